@@ -225,8 +225,8 @@ impl<'a> Counting<'a> {
             wal_records: both(after.wal_records, before.wal_records),
             wal_images: both(after.wal_full_page_images, before.wal_full_page_images),
             wal_by_type,
-            blocks_read: since(after.blocks_read, before.blocks_read),
-            blocks_written: since(written, before.blocks_written),
+            blocks_read: both(after.blocks_read, before.blocks_read),
+            blocks_written: both(written, before.blocks_written),
             io,
         })
     }

@@ -33,8 +33,8 @@ pub(crate) fn counted_values(run: &Run, workload: &Workload, arm: &str) -> Vec<N
         ("wal", "bytes", &|counters| Some(wal_bytes(counters))),
         ("wal_images", "images", &|counters| counters.wal_images),
         ("hint_images", "images", &|counters| Some(counters.hint_images())),
-        ("blocks_read", "blocks", &|counters| Some(counters.blocks_read)),
-        ("blocks_written", "blocks", &|counters| Some(counters.blocks_written)),
+        ("blocks_read", "blocks", &|counters| counters.blocks_read),
+        ("blocks_written", "blocks", &|counters| counters.blocks_written),
     ];
     // What goes through the system's caches is never exact, however often it comes out the same.
     let of_files: [Counter<'_>; 2] = [

@@ -13,14 +13,15 @@ use crate::ObserveError;
 pub struct ServerCounters {
     /// Where the next WAL record will stand: exact, page headers included.
     pub wal_insert: Lsn,
-    /// `pg_stat_wal.wal_records` (14 and later).
+    /// `pg_stat_wal.wal_records` (15 and later, as those below: sessions of older servers send what they
+    /// counted when they like, so that a difference is of other work).
     pub wal_records: Option<u64>,
-    /// `pg_stat_wal.wal_fpi` (14 and later).
+    /// `pg_stat_wal.wal_fpi`.
     pub wal_full_page_images: Option<u64>,
     /// Blocks read into shared buffers, in one database.
-    pub blocks_read: u64,
+    pub blocks_read: Option<u64>,
     /// Data blocks written, by all of the cluster.
-    pub blocks_written: u64,
+    pub blocks_written: Option<u64>,
 }
 
 impl ServerCounters {
@@ -41,13 +42,13 @@ impl ServerCounters {
         database: &str,
     ) -> Result<Self, ObserveError> {
         let row = connection.query_one(&statement(facts, database))?;
-        let wal = |column| facts.has_pg_stat_wal.then(|| row.parse(column)).transpose();
+        let counter = |column| facts.has_force_next_flush.then(|| row.parse(column)).transpose();
         Ok(Self {
             wal_insert: row.parse("wal_insert")?,
-            wal_records: wal("wal_records")?,
-            wal_full_page_images: wal("wal_full_page_images")?,
-            blocks_read: row.parse("blocks_read")?,
-            blocks_written: row.parse("blocks_written")?,
+            wal_records: counter("wal_records")?,
+            wal_full_page_images: counter("wal_full_page_images")?,
+            blocks_read: counter("blocks_read")?,
+            blocks_written: counter("blocks_written")?,
         })
     }
 }

@@ -66,6 +66,17 @@ pub(crate) struct TableCounts {
     vacuuming: u64,
     /// Tables with the most dead rows, by their database's place among the answers and their OID.
     deadest: BTreeMap<(usize, u32), DeadRows>,
+    /// Relations with the newest files, by their database's place and their file's number.
+    newest: BTreeMap<(usize, u32), NewestFile>,
+    /// GIN indexes.
+    gins: u64,
+}
+
+/// The first segment of a relation, and what it is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct NewestFile {
+    pages: u64,
+    is_index: bool,
 }
 
 /// Dead rows of a table.
@@ -91,6 +102,14 @@ impl TableCounts {
             let rows = DeadRows { bytes: next()?, vacuums: next()? };
             self.deadest.insert((database, table), rows);
         }
+        self.gins = self.gins.saturating_add(more("gins")?);
+        for file in row.text("newest").ok()?.split_ascii_whitespace() {
+            let mut numbers = file.split(':').map(str::parse::<u64>);
+            let mut next = || numbers.next()?.ok();
+            let node = u32::try_from(next()?).ok()?;
+            let file = NewestFile { pages: next()?, is_index: next()? == 1 };
+            self.newest.insert((database, node), file);
+        }
         Some(self)
     }
 
@@ -106,6 +125,32 @@ impl TableCounts {
         self.vacuums.saturating_sub(before.vacuums).saturating_add(self.vacuuming)
     }
 
+    /// Full-page images since an earlier look, at most, of pages that were not written by anybody who is
+    /// counted, or that had an image already: those of indexes that were built and of tables that were
+    /// rewritten, and pages of relations that were dropped. `None`: not known. Relations that came and went may
+    /// have had any number, and so may `VACUUM` of a GIN index (`REGBUF_FORCE_IMAGE` in `ginvacuum.c`).
+    pub(crate) fn forced_images_since(&self, before: &Self) -> Option<u64> {
+        let (made, dropped) = (self.files_missing_in(before), before.files_missing_in(self));
+        let tables = dropped.iter().filter(|file| !file.is_index).count() as u64;
+        let came_and_went = self.gone.saturating_sub(before.gone) > tables;
+        let is_vacuumed = self.gins > 0 && self.vacuums_since(before) > 0;
+        let is_known = !came_and_went && !is_vacuumed && made.len() < NEWEST;
+        let pages = made.iter().chain(&dropped).map(|file| file.pages);
+        is_known.then(|| pages.fold(0, u64::saturating_add))
+    }
+
+    /// Its newest files that the other look would have returned if they had been there.
+    fn files_missing_in(&self, other: &Self) -> Vec<NewestFile> {
+        let is_missing = |(database, node): &(usize, u32)| {
+            let of_database = other.newest.range((*database, 0)..=(*database, u32::MAX));
+            let is_full = of_database.clone().count() >= NEWEST;
+            let oldest = of_database.map(|((_, node), _)| *node).next().filter(|_| is_full);
+            oldest.is_none_or(|oldest| *node > oldest)
+                && !other.newest.contains_key(&(*database, *node))
+        };
+        self.newest.iter().filter(|(file, _)| is_missing(file)).map(|(_, file)| *file).collect()
+    }
+
     /// Bytes of such rows, at most, that `VACUUM` freed.
     pub(crate) fn vacuumed_since(&self, before: &Self) -> u64 {
         let is_vacuumed = |table, rows: &DeadRows| {
@@ -116,6 +161,9 @@ impl TableCounts {
         bytes.min(self.pruned_since(before))
     }
 }
+
+/// As many of a database's newest files are returned.
+const NEWEST: usize = 1000;
 
 /// `None` where a database cannot be asked.
 pub(crate) fn table_counts(
@@ -138,3 +186,53 @@ const TABLE_COUNTS: &str = include_str!("table_counts.sql");
 
 /// Databases that are connected to.
 const DATABASES: usize = 50;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Files by their number, with their pages; odd ones are of indexes.
+    fn look(gone: u64, files: &[(u32, u64)]) -> TableCounts {
+        let file = |(node, pages): &(u32, u64)| {
+            ((0, *node), NewestFile { pages: *pages, is_index: node % 2 == 1 })
+        };
+        TableCounts { gone, newest: files.iter().map(file).collect(), ..TableCounts::default() }
+    }
+
+    #[test]
+    fn images_of_what_was_built_and_of_what_was_dropped_are_no_pages_that_were_written() {
+        let before = look(5, &[(100, 40), (101, 7)]);
+        let same = before.clone();
+        assert_eq!(same.forced_images_since(&before), Some(0));
+        let index_built = look(5, &[(100, 40), (101, 7), (103, 11)]);
+        assert_eq!(index_built.forced_images_since(&before), Some(11));
+        let table_dropped = look(6, &[(101, 7)]);
+        assert_eq!(table_dropped.forced_images_since(&before), Some(40));
+        // Another one was made and dropped meanwhile.
+        let came_and_went = look(7, &[(101, 7)]);
+        assert_eq!(came_and_went.forced_images_since(&before), None);
+    }
+
+    #[test]
+    fn vacuum_of_a_gin_index_logs_any_number_of_images() {
+        let before = TableCounts { gins: 1, vacuums: 3, ..TableCounts::default() };
+        assert_eq!(before.forced_images_since(&before), Some(0));
+        let after = TableCounts { vacuums: 4, ..before.clone() };
+        assert_eq!(after.forced_images_since(&before), None);
+        let without = TableCounts { gins: 0, ..after };
+        assert_eq!(without.forced_images_since(&before), Some(0));
+    }
+
+    #[test]
+    fn files_that_are_pushed_out_of_a_full_list_were_not_dropped() {
+        let all: Vec<(u32, u64)> = (0..1000).map(|at| (2 * at, 1)).collect();
+        let before = look(0, &all);
+        let mut newer = all[1..].to_vec();
+        newer.push((2001, 5));
+        assert_eq!(look(0, &newer).forced_images_since(&before), Some(5));
+        // One in the middle was.
+        newer.remove(500);
+        newer.insert(0, all[0]);
+        assert_eq!(look(1, &newer).forced_images_since(&before), Some(6));
+    }
+}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pgtoll_format::{MajorFacts, ServerVersion};
 use pgtoll_observe::{cores, cpu_model};
-use pgtoll_record::{WatchSource, WatchedServer};
+use pgtoll_record::{WATCHED_PAGES, WATCHED_WAL, WatchSource, WatchedServer};
 use pgtoll_wire::Error;
 
 use crate::PredictError;
@@ -42,9 +42,6 @@ pub(crate) struct Privileges {
     pub(crate) stream_remedy: String,
     pub(crate) sources: Vec<WatchSource>,
 }
-
-/// The name of the source that is read with `--wal stream`.
-pub(crate) const WAL_SOURCE: &str = "WAL by replication";
 
 /// Looks at the server, and refuses those that cannot be watched.
 pub(crate) fn identify(
@@ -134,7 +131,7 @@ fn privileges(session: &mut WatchSession, is_super: bool) -> Result<Privileges, 
             remedy: create("pg_buffercache").filter(|_| buffercache.is_none()),
         },
         WatchSource {
-            name: "pageinspect".to_owned(),
+            name: WATCHED_PAGES.to_owned(),
             available: inspects,
             gives: "LSNs of dirty pages: the pages that checksums would log, counted (E2+)"
                 .to_owned(),
@@ -154,7 +151,7 @@ fn privileges(session: &mut WatchSession, is_super: bool) -> Result<Privileges, 
             remedy: create("pg_stat_statements").filter(|_| statements.is_none()),
         },
         WatchSource {
-            name: WAL_SOURCE.to_owned(),
+            name: WATCHED_WAL.to_owned(),
             available: false,
             gives: "what would become of it under other settings: WAL without hints, other \
                     checkpoints, compression"

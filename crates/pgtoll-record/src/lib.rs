@@ -116,8 +116,8 @@ pub use plan::{PLAN_SCHEMA, PlanRecord, PlannedRun};
 pub use prediction::{
     CarriedMarks, CensusRelation, DirtyCensus, EnablePass, EnableRoute, OneTimeBill,
     PREDICTION_SCHEMA, PageCosts, PredictedCpu, PredictedWal, PredictedWindow, PredictionAdvice,
-    PredictionAnswer, PredictionBasis, PredictionRecord, ServerWatch, VisibilityCount, WatchCost,
-    WatchSource, WatchWindow, WatchedRates, WatchedServer,
+    PredictionAnswer, PredictionBasis, PredictionRecord, ServerWatch, VisibilityCount,
+    WATCHED_PAGES, WATCHED_WAL, WatchCost, WatchSource, WatchWindow, WatchedRates, WatchedServer,
 };
 pub use provenance::Provenance;
 pub use read::{RecordError, Run};

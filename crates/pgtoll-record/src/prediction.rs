@@ -163,6 +163,11 @@ pub struct WatchWindow {
     /// `VACUUM`s that ended meanwhile, or were still under way. `None` as above.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vacuums: Option<u64>,
+    /// Images among `wal_images`, at most, of pages that nobody wrote who is counted, or that had one already:
+    /// of indexes that were built, tables that were rewritten, relations that were dropped. `None`: not known,
+    /// and in older records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forced_images_most: Option<u64>,
     /// CPU of all the server's processes in seconds; `None` where it is remote.
     pub cpu_seconds: Option<f64>,
     /// Pages that SELECTs dirtied beyond the images that they logged (estimator E1');
@@ -349,6 +354,36 @@ pub struct PredictionAnswer {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub windows: Vec<PredictedWindow>,
 }
+
+/// A range of WAL that is wider than this part of today's decides nothing.
+const WIDE_SHARE: f64 = 0.3;
+
+impl PredictionRecord {
+    /// What would narrow this answer's range of WAL, where that is too wide to decide by or WAL is not
+    /// known: what a source that was not read takes, the one that asks for the least right first.
+    pub fn remedies(&self, answer: &PredictionAnswer) -> Vec<&WatchSource> {
+        let share = answer.wal.as_ref().and_then(|wal| wal.extra_share);
+        let is_narrow = share.is_some_and(|share| share.upper - share.lower <= WIDE_SHARE);
+        if is_narrow || self.watch.windows.is_empty() {
+            return Vec::new();
+        }
+        let logs_hints = |name: &str| self.server.settings.get(name).is_some_and(|of| of == "on");
+        let logged = logs_hints("data_checksums") || logs_hints("wal_log_hints");
+        let is_useful = |source: &&WatchSource| {
+            !source.available
+                && source.remedy.is_some()
+                && (source.name == WATCHED_WAL || (source.name == WATCHED_PAGES && !logged))
+        };
+        let mut sources: Vec<&WatchSource> = self.watch.sources.iter().filter(is_useful).collect();
+        sources.sort_by_key(|source| source.name != WATCHED_WAL);
+        sources
+    }
+}
+
+/// The [source](WatchSource) that is the server's own WAL.
+pub const WATCHED_WAL: &str = "WAL by replication";
+/// The [source](WatchSource) that says which pages hints alone have changed.
+pub const WATCHED_PAGES: &str = "pageinspect";
 
 /// What a setting would have cost in a window, by what was seen in that window alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -485,14 +485,14 @@ pub struct ArmRound {
     /// Insert position of the WAL at the end.
     #[schemars(with = "String")]
     pub wal_to: Lsn,
-    /// WAL records (`pg_stat_wal`, 14 and later).
+    /// WAL records (`pg_stat_wal`, 15 and later).
     pub wal_records: Option<u64>,
-    /// Full-page images in the WAL (`pg_stat_wal`, 14 and later).
+    /// Full-page images in the WAL (`pg_stat_wal`, 15 and later).
     pub wal_full_page_images: Option<u64>,
-    /// Blocks read into shared buffers.
-    pub blocks_read: u64,
-    /// Data blocks written.
-    pub blocks_written: u64,
+    /// Blocks read into shared buffers (15 and later).
+    pub blocks_read: Option<u64>,
+    /// Data blocks written (15 and later).
+    pub blocks_written: Option<u64>,
     /// CPU time of the server from its start to the end of the round, in ns, from its processes'
     /// clocks.
     pub cpu_observed_ns: u64,
@@ -673,17 +673,17 @@ impl Operation {
 pub struct Counters {
     /// Bytes of WAL: difference of insert positions, page headers included.
     pub wal_bytes: u64,
-    /// WAL records (`pg_stat_wal`, 14 and later).
+    /// WAL records (`pg_stat_wal`, 15 and later).
     pub wal_records: Option<u64>,
-    /// Full-page images in the WAL (`pg_stat_wal`, 14 and later).
+    /// Full-page images in the WAL (`pg_stat_wal`, 15 and later).
     pub wal_images: Option<u64>,
     /// WAL by record type, as `pg_waldump --stats=record` counts it; page headers are not in it.
     pub wal_by_type: BTreeMap<String, WalAmount>,
-    /// Blocks read into shared buffers: with data checksums each was verified.
-    pub blocks_read: u64,
+    /// Blocks read into shared buffers: with data checksums each was verified (15 and later).
+    pub blocks_read: Option<u64>,
     /// Data blocks written, up to and including the checkpoint that followed: with data checksums
-    /// each got one.
-    pub blocks_written: u64,
+    /// each got one (15 and later).
+    pub blocks_written: Option<u64>,
     /// What the server's processes did to disks, the checkpoint that followed included; `None`
     /// where the kernel does not tell. Not exact: it depends on what is written back when.
     #[serde(default)]
@@ -708,8 +708,8 @@ impl Counters {
             wal_records: both(self.wal_records, other.wal_records),
             wal_images: both(self.wal_images, other.wal_images),
             wal_by_type,
-            blocks_read: self.blocks_read + other.blocks_read,
-            blocks_written: self.blocks_written + other.blocks_written,
+            blocks_read: both(self.blocks_read, other.blocks_read),
+            blocks_written: both(self.blocks_written, other.blocks_written),
             io: io.map(|(one, other)| IoBytes {
                 read: one.read + other.read,
                 written: one.written + other.written,

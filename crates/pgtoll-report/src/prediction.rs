@@ -18,7 +18,7 @@ pub(crate) fn prediction_text(of: &PredictionRecord) -> String {
     let mut text = wrapped("", &subject_words(of));
     for answer in &of.answers {
         text.push('\n');
-        text.push_str(&answer_text(answer, of.one_time.as_ref()));
+        text.push_str(&answer_text(of, answer));
     }
     if let Some(bill) = &of.one_time {
         text.push_str(&bill_text(bill));
@@ -81,18 +81,21 @@ fn bill_text(bill: &OneTimeBill) -> String {
     text
 }
 
-fn answer_text(answer: &PredictionAnswer, bill: Option<&OneTimeBill>) -> String {
+fn answer_text(of: &PredictionRecord, answer: &PredictionAnswer) -> String {
     let mut text = String::new();
+    let remedies = remedy_words(of, answer);
     if let Some(advice) = &answer.advice {
         let _ = writeln!(text, "{}", action_words(advice.action));
         text.push_str(&wrapped("  ", &answer.headline));
+        push_remedies(&mut text, &remedies);
         text.push_str(&wrapped("  decides: ", &advice.decides));
         text.push_str(&wrapped("  rule:    ", &advice.rule));
-        if let Some(words) = bill.and_then(route_words) {
+        if let Some(words) = of.one_time.as_ref().and_then(route_words) {
             text.push_str(&wrapped("  way:     ", &words));
         }
     } else {
         text.push_str(&wrapped("", &answer.headline));
+        push_remedies(&mut text, &remedies);
     }
     if let Some(reason) = &answer.reason {
         text.push_str(&wrapped("  why:     ", reason));
@@ -112,6 +115,18 @@ fn answer_text(answer: &PredictionAnswer, bill: Option<&OneTimeBill>) -> String 
         text.push_str(&wrapped("  verified by: ", &cpu.payer));
     }
     text
+}
+
+fn push_remedies(text: &mut String, remedies: &[String]) {
+    for remedy in remedies {
+        text.push_str(&wrapped("  narrower: ", remedy));
+    }
+}
+
+/// What would narrow a range of WAL that decides nothing.
+pub(crate) fn remedy_words(of: &PredictionRecord, answer: &PredictionAnswer) -> Vec<String> {
+    let remedies = of.remedies(answer).into_iter();
+    remedies.filter_map(|source| source.remedy.clone()).collect()
 }
 
 /// What to do, in the imperative.

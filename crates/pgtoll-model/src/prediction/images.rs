@@ -88,7 +88,7 @@ pub struct StatementCounts {
     pub written: u64,
     /// Of these, evicted.
     pub evicted: u64,
-    /// Full-page images that were logged.
+    /// Full-page images that were logged, at least, each of another page that was written.
     pub images: u64,
     /// Blocks of the cycles before that checkpoints had still to write when these began.
     pub carried: u64,

@@ -209,8 +209,11 @@ impl WatchDigest {
             let cycle = self.cycle_of(window, census);
             let part = if window.is_cycle { 1.0 } else { window.seconds / cycle };
             stock += counts(census, cycle).stock() * part;
-            let found = self.by_census(window, census);
-            let visible = wal.and_then(|wal| pages_written(window, wal)).map(|of| of.visible);
+            let written = wal.and_then(|wal| pages_written(window, wal));
+            let most = written.as_ref().map(|of| of.images().upper);
+            let most = most.unwrap_or_else(|| by_counters(window).upper);
+            let found = with_unseen(self.by_census(window, census), unseen(census, cycle), most);
+            let visible = written.map(|of| of.visible);
             let carried = match (visible, window.carried_marks) {
                 (Some(visible), _) => CarriedVisible::Counted(visible),
                 (None, Some(marks)) => CarriedVisible::Sampled(marks),
@@ -267,6 +270,21 @@ impl WatchDigest {
         let seen = census.cycle_s.filter(|_| window.is_cycle);
         seen.unwrap_or(expected).max(census.age_s).max(1.0)
     }
+}
+
+/// The part of a cycle after its last census. Checkpoints are seen up to a look late, so that a census in a
+/// cycle of a second may have been anywhere in it.
+fn unseen(census: &DirtyCensus, cycle_s: f64) -> f64 {
+    ((cycle_s - census.age_s + LOOK_S) / cycle_s).clamp(0.0, 1.0)
+}
+
+/// Seconds between looks, at most.
+const LOOK_S: f64 = 1.0;
+
+/// Hints need not come evenly: who reads a table once, late in the cycle, sets them all. What came after the
+/// last census is taken to be at most its part of all that the counters leave room for.
+fn with_unseen(found: Bounded, unseen: f64, most: f64) -> Bounded {
+    Bounded { upper: found.upper.max(unseen * most), ..found }
 }
 
 /// What is known of the pages that `VACUUM` marked all-visible while a checkpoint had still to write
@@ -467,11 +485,13 @@ fn written_pages(windows: &[WatchWindow], wal: &WatchedWal) -> Option<Vec<(f64, 
 }
 
 fn by_counters(window: &WatchWindow) -> Bounded {
+    let images = window.wal_images.zip(window.forced_images_most);
+    let images = images.map_or(0, |(images, forced)| images.saturating_sub(forced));
     window_images(&StatementCounts {
         select_dirtied: window.select_dirtied,
         written: written(window),
         evicted: evicted(window),
-        images: window.wal_images.unwrap_or(0),
+        images,
         carried: window.blocks_carried,
         may_be_marked: window.vacuums != Some(0),
     })
@@ -581,25 +601,43 @@ mod tests {
         assert_eq!(with_carried(found, 0, counted(90)), Bounded::new(100.0, 90.0, 120.0));
     }
 
-    /// Just after a checkpoint's begin, in small shared buffers under heavy eviction.
+    /// 15.18, rows that are read at the end of a cycle of a second: a census before it found nothing.
     #[test]
-    fn a_census_that_takes_new_pages_for_old_ones_does_not_count() {
-        let census = |age_s, low_hint_only, low_unsure| DirtyCensus {
+    fn what_comes_after_the_last_census_is_in_the_upper_bound() {
+        let census = |age_s| DirtyCensus { age_s, ..census(10, 0, 0) };
+        assert!((unseen(&census(0.4), 1.0) - 1.0).abs() < 1e-9);
+        assert!((unseen(&census(298.0), 300.0) - 0.01).abs() < 1e-9);
+        let found = Bounded::new(10.0, 5.0, 20.0);
+        assert_eq!(with_unseen(found, 1.0, 2400.0), Bounded::new(10.0, 5.0, 2400.0));
+        assert_eq!(with_unseen(found, 0.01, 1500.0), found);
+    }
+
+    fn census(low: u64, low_hint_only: u64, low_unsure: u64) -> DirtyCensus {
+        DirtyCensus {
             at: String::new(),
             redo: pgtoll_format::Lsn(1),
-            age_s,
+            age_s: 0.0,
             cycle_s: None,
             evicted: None,
             buffers: 3000,
-            dirty: 100,
-            covered: 100,
-            sampled: 100,
+            dirty: low,
+            covered: low,
+            sampled: low,
             hint_only: low_hint_only,
-            low: 100,
+            low,
             low_hint_only,
             low_unsure,
             image_bytes: None,
             relations: Vec::new(),
+        }
+    }
+
+    /// Just after a checkpoint's begin, in small shared buffers under heavy eviction.
+    #[test]
+    fn a_census_that_takes_new_pages_for_old_ones_does_not_count() {
+        let census = |age_s, low_hint_only, low_unsure| DirtyCensus {
+            age_s,
+            ..census(100, low_hint_only, low_unsure)
         };
         let window = |first: DirtyCensus| WatchWindow {
             earlier_censuses: vec![first, census(10.0, 40, 5)],

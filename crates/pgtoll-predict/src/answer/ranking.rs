@@ -263,6 +263,7 @@ mod tests {
             wal_bytes: 300_000_000,
             wal_records: Some(300_000),
             wal_images: Some(20_000),
+            forced_images_most: Some(0),
             blocks_read: 300_000,
             blocks_checkpointed: 30_000,
             census,

@@ -37,6 +37,7 @@ fn window(from: u64, evicted: u64) -> WatchWindow {
         wal_bytes: 300 * MB,
         wal_records: Some(300_000),
         wal_images: Some(20_000),
+        forced_images_most: Some(0),
         blocks_checkpointed: 20_000,
         blocks_evicted: evicted,
         ..WatchWindow::default()

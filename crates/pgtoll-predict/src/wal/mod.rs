@@ -12,7 +12,7 @@ mod watched;
 use std::thread::{self, ScopedJoinHandle};
 
 use pgtoll_interrupt::Interrupt;
-use pgtoll_record::{ServerWatch, WatchedServer, WatchedWal};
+use pgtoll_record::{ServerWatch, WATCHED_WAL, WatchedServer, WatchedWal};
 use pgtoll_wire::Dsn;
 
 use interim::Interim;
@@ -20,7 +20,7 @@ use plan::WalQuestion;
 use reader::{ReadWal, Stop, WalReader};
 use watched::watched_wal;
 
-use crate::server::{WAL_SOURCE, identify};
+use crate::server::identify;
 use crate::session::WatchSession;
 use crate::{PredictError, SettingQuestion, WatchPlan, WatchProgress, watch};
 
@@ -136,7 +136,7 @@ fn add(server: &WatchedServer, seen: &mut ServerWatch, asked: &WalQuestion, read
 
 fn add_wal(seen: &mut ServerWatch, wal: Option<WatchedWal>) {
     seen.wal = wal;
-    for source in seen.sources.iter_mut().filter(|source| source.name == WAL_SOURCE) {
+    for source in seen.sources.iter_mut().filter(|source| source.name == WATCHED_WAL) {
         (source.available, source.remedy) = (true, None);
     }
 }

@@ -367,6 +367,8 @@ impl Watcher {
             relations_gone: tables.map(|(after, before)| after.gone.saturating_sub(before.gone)),
             pruned_bytes_most: tables.map(|(after, before)| after.pruned_since(before)),
             vacuums: tables.map(|(after, before)| after.vacuums_since(before)),
+            forced_images_most: tables
+                .and_then(|(after, before)| after.forced_images_since(before)),
             vacuumed_bytes_most: tables.map(|(after, before)| after.vacuumed_since(before)),
             census,
             earlier_censuses,

@@ -32,7 +32,8 @@ pub use fleet::{
 pub use prediction::{
     PREDICTION_TRIAL_SCHEMA, PredictionTrialAnswer, PredictionTrialArm, PredictionTrialBlind,
     PredictionTrialCensus, PredictionTrialCycle, PredictionTrialHeader, PredictionTrialLine,
-    PredictionTrialRange, PredictionTrialRegime, PredictionTrialRun, PredictionTrialWorkload,
+    PredictionTrialRange, PredictionTrialRegime, PredictionTrialRights, PredictionTrialRun,
+    PredictionTrialWorkload,
 };
 pub use replay::{
     BENCH_REPLAY_SCHEMA, ReplayBenchCapture, ReplayBenchHeader, ReplayBenchLine, ReplayBenchRun,

@@ -133,6 +133,9 @@ pub struct PredictionTrialAnswer {
     pub regime: PredictionTrialRegime,
     /// From 1.
     pub repetition: u32,
+    /// The rights of the role that watched.
+    #[serde(default, skip_serializing_if = "PredictionTrialRights::is_superuser")]
+    pub rights: PredictionTrialRights,
     /// Predicted relative change of WAL; `None` where nothing was predicted.
     pub wal: Option<PredictionTrialRange>,
     /// What that rests on, as the program names it.
@@ -145,6 +148,26 @@ pub struct PredictionTrialAnswer {
     /// Why it answered nothing; `None` where it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+}
+
+/// Who watches a server.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum PredictionTrialRights {
+    /// A superuser, which reads buffers and the server's WAL.
+    #[default]
+    Superuser,
+    /// A role with `pg_monitor`, which reads views alone.
+    Monitor,
+}
+
+impl PredictionTrialRights {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+    fn is_superuser(&self) -> bool {
+        *self == Self::Superuser
+    }
 }
 
 /// The blind self-test: what logging hints costs a server that logs them, predicted as for one that

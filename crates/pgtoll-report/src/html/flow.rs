@@ -149,7 +149,7 @@ fn of_rounds(run: &Run, workload: &Workload, arm: &str) -> Vec<Flow> {
     let flows = own.filter(|(_, of)| of.arm == arm).map(|(round, of)| Flow {
         from: f64::from(round.saturating_sub(1)),
         to: f64::from(round),
-        amounts: amounts(of.io, Some(of.blocks_read), of.wal_to.0.saturating_sub(of.wal_from.0)),
+        amounts: amounts(of.io, of.blocks_read, of.wal_to.0.saturating_sub(of.wal_from.0)),
     });
     flows.collect()
 }
@@ -161,7 +161,7 @@ fn of_operations(run: &Run, workload: &Workload, arm: &str) -> Vec<Flow> {
     let flows = own.map(|of| Flow {
         from: f64::from(of.repetition.saturating_sub(1)),
         to: f64::from(of.repetition),
-        amounts: amounts(of.counters.io, Some(of.counters.blocks_read), of.counters.wal_bytes),
+        amounts: amounts(of.counters.io, of.counters.blocks_read, of.counters.wal_bytes),
     });
     flows.collect()
 }

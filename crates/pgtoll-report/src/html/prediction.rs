@@ -1,15 +1,15 @@
 //! A prediction as a page: the decision, the figures, what it costs once, what they rest on.
 
 use maud::{Markup, html};
-use pgtoll_record::{OneTimeBill, PredictionAnswer, PredictionRecord};
+use pgtoll_record::{PredictionAnswer, PredictionRecord};
 
 use super::payers::payers;
 use super::prediction_picture::pictures;
 use super::{Section, bodies, contents, download, inert, page};
 use crate::payers::heading;
 use crate::prediction::{
-    HEAD, action_words, basis_words, bill_lines, check_lines, route_words, rows, seen_lines,
-    subject_words,
+    HEAD, action_words, basis_words, bill_lines, check_lines, remedy_words, route_words, rows,
+    seen_lines, subject_words,
 };
 
 /// A prediction as one HTML file, with all that it needs inside. Whatever stands in the record is
@@ -36,7 +36,7 @@ pub(crate) fn prediction_html(of: &PredictionRecord) -> String {
     let main = html! {
         section id="answer" aria-labelledby="answer-heading" {
             h2 id="answer-heading" { "In short" }
-            @for answer in &of.answers { (in_short(answer, of.one_time.as_ref())) }
+            @for answer in &of.answers { (in_short(of, answer)) }
             (contents(&sections))
         }
         (bodies(&sections))
@@ -50,12 +50,15 @@ pub(crate) fn prediction_html(of: &PredictionRecord) -> String {
     page(&title, &heading, &main, "Made by pgtoll from what was seen of a server.", &inert(of))
 }
 
-fn in_short(answer: &PredictionAnswer, bill: Option<&OneTimeBill>) -> Markup {
+fn in_short(of: &PredictionRecord, answer: &PredictionAnswer) -> Markup {
+    let remedies = remedy_words(of, answer);
+    let bill = of.one_time.as_ref();
     html! {
         @if let Some(advice) = &answer.advice {
             p class="lead" { strong { (action_words(advice.action)) } " " (answer.headline) }
             @if let Some(sentence) = &advice.sentence { p { (sentence) } }
             dl class="answers" {
+                @for remedy in &remedies { dt { "Narrower" } dd { (remedy) } }
                 dt { "Decides" }
                 dd { (advice.decides) }
                 dt { "Rule" }
@@ -65,6 +68,7 @@ fn in_short(answer: &PredictionAnswer, bill: Option<&OneTimeBill>) -> Markup {
             }
         } @else {
             p class="lead" { (answer.headline) }
+            @for remedy in &remedies { p { "Narrower: " (remedy) } }
             @if let Some(reason) = &answer.reason { p { (reason) } }
         }
     }

@@ -15,7 +15,8 @@ use pgtoll_observe::{ClusterCpu, ServerCounters};
 use pgtoll_record::ImageCause;
 use pgtoll_record::trials::{
     PredictionTrialAnswer, PredictionTrialArm as Arm, PredictionTrialCensus, PredictionTrialCycle,
-    PredictionTrialRegime as Regime, PredictionTrialRun, PredictionTrialWorkload as Workload,
+    PredictionTrialRegime as Regime, PredictionTrialRights as Rights, PredictionTrialRun,
+    PredictionTrialWorkload as Workload,
 };
 use pgtoll_trials::settings;
 use pgtoll_wal::{
@@ -105,7 +106,7 @@ const LAST_SAMPLE: u32 = 4000;
 pub(crate) fn answer(
     workload: Workload,
     arm: Arm,
-    repetition: u32,
+    (repetition, rights): (u32, Rights),
     extent: Extent,
     (templates, interrupt): (&Templates, &Interrupt),
     guard: &mut Guard,
@@ -116,7 +117,7 @@ pub(crate) fn answer(
     let mut session = Session::begin(subject, extent, (&cluster, templates), guard)?;
     let most_cycles = 2 * extent.cycles + 2;
     session.warm_up(most_cycles)?;
-    let mut program = Program::begin(&cluster, extent.cycles)?;
+    let mut program = Program::begin(&cluster, extent.cycles, rights)?;
     // It counts from a checkpoint on that it has seen, and misses some where it starts late.
     for _ in 0..most_cycles {
         if program.has_ended()? {
@@ -127,7 +128,7 @@ pub(crate) fn answer(
     }
     // A signal ends the program, too.
     interrupt.check()?;
-    let answer = session.answer(repetition, Regime::Forced, program.finish());
+    let answer = session.answer(repetition, rights, program.finish());
     session.close();
     cluster.stop(guard, StopMode::Immediate)?;
     cluster.remove(guard)?;
@@ -223,7 +224,7 @@ impl Player {
         let Self { cluster, mut session, processes, from, cycles } = self;
         processes.resume()?;
         let to = wal_end(&mut session.monitor)?;
-        let mut finished = session.measured(repetition, Regime::Forced, (from, to), cycles)?;
+        let mut finished = session.measured(repetition, (from, to), cycles)?;
         session.close();
         cluster.stop(guard, StopMode::Fast)?;
         read_wal(&cluster, from, to, &mut finished)?;
@@ -244,6 +245,7 @@ pub(crate) struct Session {
     pub(crate) facts: &'static MajorFacts,
     workload: Workload,
     arm: Arm,
+    regime: Regime,
     server: String,
     postmaster: i32,
     /// Each with the transactions of a client in a cycle.
@@ -282,6 +284,7 @@ impl Session {
             facts: version.facts()?,
             workload,
             arm,
+            regime,
             server: version.to_string(),
             postmaster,
             crowds: groups.map(crowd).collect::<anyhow::Result<_>>()?,
@@ -425,7 +428,6 @@ impl Session {
     pub(crate) fn measured(
         &mut self,
         repetition: u32,
-        regime: Regime,
         (from, to): (Lsn, Lsn),
         cycles: Vec<PredictionTrialCycle>,
     ) -> anyhow::Result<PredictionTrialRun> {
@@ -436,7 +438,7 @@ impl Session {
             server: self.server.clone(),
             workload: self.workload,
             arm: self.arm,
-            regime,
+            regime: self.regime,
             repetition,
             transactions: self.transactions,
             elapsed_s: self.elapsed.as_secs_f64(),
@@ -444,7 +446,10 @@ impl Session {
             images: 0,
             hint_images: 0,
             hint_image_bytes: 0,
-            blocks_read: after.blocks_read.saturating_sub(before.blocks_read),
+            blocks_read: after
+                .blocks_read
+                .unwrap_or(0)
+                .saturating_sub(before.blocks_read.unwrap_or(0)),
             blocks_written: cycles.iter().map(|cycle| cycle.written).sum(),
             cpu_ns: self.cpu_ns,
             select_dirtied: selects.saturating_sub(self.dirtied_before.0),
@@ -458,7 +463,7 @@ impl Session {
     pub(crate) fn answer(
         &self,
         repetition: u32,
-        regime: Regime,
+        rights: Rights,
         answered: anyhow::Result<ProgramAnswer>,
     ) -> PredictionTrialAnswer {
         let (answered, failure) = match answered {
@@ -470,8 +475,9 @@ impl Session {
             server: self.server.clone(),
             workload: self.workload,
             arm: self.arm,
-            regime,
+            regime: self.regime,
             repetition,
+            rights,
             wal,
             basis,
             cpu,

@@ -7,8 +7,8 @@ use std::path::Path;
 use anyhow::Context as _;
 use pgtoll_record::trials::{
     PredictionTrialAnswer as Answer, PredictionTrialArm as Arm, PredictionTrialHeader,
-    PredictionTrialLine, PredictionTrialRegime as Regime, PredictionTrialRun as Run,
-    PredictionTrialWorkload as Workload,
+    PredictionTrialLine, PredictionTrialRegime as Regime, PredictionTrialRights as Rights,
+    PredictionTrialRun as Run, PredictionTrialWorkload as Workload,
 };
 
 /// The lines of one record, or of several.
@@ -27,6 +27,8 @@ pub(crate) struct Subject {
     pub(crate) regime: Regime,
     pub(crate) arm: Arm,
     pub(crate) repetition: u32,
+    /// Of who watched; a run has none, which is as a superuser's.
+    pub(crate) rights: Rights,
 }
 
 /// Runs and answers of a workload on a server, by repetition.
@@ -106,6 +108,7 @@ impl Subject {
             regime: run.regime,
             arm: run.arm,
             repetition: run.repetition,
+            rights: Rights::Superuser,
         }
     }
 
@@ -116,6 +119,7 @@ impl Subject {
             regime: answer.regime,
             arm: answer.arm,
             repetition: answer.repetition,
+            rights: answer.rights,
         }
     }
 }

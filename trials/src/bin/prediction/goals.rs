@@ -51,6 +51,7 @@ pub(crate) fn goals(text: &mut String, trials: &[Trial]) -> Option<bool> {
         let _ = writeln!(text, "Mean interval score: {:.1} points.\n", score * 100.0);
     }
     blind(text, trials);
+    monitor(text, trials);
     Some(goals.iter().all(|(.., is_reached)| *is_reached))
 }
 
@@ -113,6 +114,21 @@ fn blind(text: &mut String, trials: &[Trial]) {
             error * 100.0,
             count(&scored, Scored::is_covered),
             scored.len()
+        );
+    }
+}
+
+/// What a role can say that reads neither buffers nor WAL.
+fn monitor(text: &mut String, trials: &[Trial]) {
+    let scored: Vec<Scored> = trials.iter().flat_map(Trial::scored_monitor).collect();
+    if !scored.is_empty() {
+        let _ = writeln!(
+            text,
+            "As a role with `pg_monitor`, without the server's WAL: {} of {} intervals hold the \
+             truth, and {} are wider than 30 points.\n",
+            count(&scored, Scored::is_covered),
+            scored.len(),
+            count(&scored, Scored::is_useless)
         );
     }
 }

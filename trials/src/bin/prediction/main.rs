@@ -29,7 +29,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use pgtoll_cluster::{Guard, Installation};
 use pgtoll_record::trials::{
     PREDICTION_TRIAL_SCHEMA, PredictionTrialArm as Arm, PredictionTrialHeader, PredictionTrialLine,
-    PredictionTrialRegime as Regime, PredictionTrialWorkload as Workload,
+    PredictionTrialRegime as Regime, PredictionTrialRights as Rights,
+    PredictionTrialWorkload as Workload,
 };
 use pgtoll_stats::BalancedOrders;
 use pgtoll_trials::{Recorder, TrialSite, installation, print, say};
@@ -41,6 +42,7 @@ use crate::pair::PairPlan;
 /// How right are predictions of what checksums cost?
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask prediction-trial")]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option")]
 struct Arguments {
     /// The servers: major versions or directories
     #[arg(long, value_name = "WHICH", default_value = "15,17,18", value_delimiter = ',')]
@@ -63,6 +65,9 @@ struct Arguments {
     /// Ask `pgtoll predict` too, about turning checksums on and about turning them off
     #[arg(long)]
     predict: bool,
+    /// Ask it as a role with `pg_monitor`, too, which reads neither buffers nor WAL
+    #[arg(long, requires = "predict", conflicts_with = "spread")]
+    monitor: bool,
     /// Let checkpoints come by time (30 s) and spread over it, as production servers have them,
     /// instead of forcing them. Truth and prediction then are of the same run: a server with
     /// checksums and one without work at the same time
@@ -115,8 +120,12 @@ impl Arguments {
             self.major.join(","),
             self.repetitions,
         );
-        let options =
-            [(self.hints, "--hints"), (self.predict, "--predict"), (self.spread, "--spread")];
+        let options = [
+            (self.hints, "--hints"),
+            (self.predict, "--predict"),
+            (self.monitor, "--monitor"),
+            (self.spread, "--spread"),
+        ];
         for (_, name) in options.into_iter().filter(|(is_given, _)| *is_given) {
             command.push(' ');
             command.push_str(name);
@@ -147,7 +156,7 @@ enum Step {
     /// Run it with each setting, in turns.
     Turns(u32),
     /// Ask `pgtoll predict` about it.
-    Ask(Arm, u32),
+    Ask(Arm, Rights, u32),
     /// Run it with timed checkpoints, with and without checksums, and ask about both.
     Pair(u32),
 }
@@ -212,7 +221,10 @@ impl Trial<'_> {
         let server = installation.version.to_string();
         let mut steps = vec![if self.arguments.spread { Step::Pair(0) } else { Step::Turns(0) }];
         if self.arguments.predict && !self.arguments.spread {
-            steps.extend([Step::Ask(Arm::Off, 0), Step::Ask(Arm::On, 0)]);
+            steps.extend([Arm::Off, Arm::On].map(|arm| Step::Ask(arm, Rights::Superuser, 0)));
+        }
+        if self.arguments.monitor {
+            steps.extend([Arm::Off, Arm::On].map(|arm| Step::Ask(arm, Rights::Monitor, 0)));
         }
         let orders = BalancedOrders::new(steps.len(), ORDER_SEED);
         let numbered = (1..=self.arguments.repetitions).zip(orders).flat_map(|(number, order)| {
@@ -222,20 +234,23 @@ impl Trial<'_> {
     }
 
     fn has(&self, step: Step, workload: Workload, server: &str) -> bool {
-        let subject = |arm, repetition| {
+        let subject = |arm, rights, repetition| {
             let regime = self.arguments.regime();
-            Subject { server: server.to_owned(), workload, regime, arm, repetition }
+            Subject { server: server.to_owned(), workload, regime, arm, repetition, rights }
         };
-        let has_run = |arm, repetition| self.contents.has_run(&subject(arm, repetition));
-        let has_answer = |arm, repetition| self.contents.has_answer(&subject(arm, repetition));
+        let superuser = Rights::Superuser;
+        let has_run = |arm, repetition| self.contents.has_run(&subject(arm, superuser, repetition));
+        let has_answer =
+            |arm, rights, repetition| self.contents.has_answer(&subject(arm, rights, repetition));
         let arms = [Arm::Off, Arm::On];
         match step {
             Step::Turns(repetition) => {
                 self.arguments.arms().into_iter().all(|arm| has_run(arm, repetition))
             }
-            Step::Ask(arm, repetition) => has_answer(arm, repetition),
+            Step::Ask(arm, rights, repetition) => has_answer(arm, rights, repetition),
             Step::Pair(repetition) => {
-                let is_answered = |arm| !self.arguments.predict || has_answer(arm, repetition);
+                let is_answered =
+                    |arm| !self.arguments.predict || has_answer(arm, superuser, repetition);
                 arms.into_iter().all(|arm| has_run(arm, repetition) && is_answered(arm))
             }
         }
@@ -274,8 +289,9 @@ impl Trial<'_> {
                 let runs = arm::run(workload, &arms, repetition, extent, place, guard)?;
                 runs.into_iter().map(|run| PredictionTrialLine::Run(Box::new(run))).collect()
             }
-            Step::Ask(arm, repetition) => {
-                let answer = arm::answer(workload, arm, repetition, extent, place, guard)?;
+            Step::Ask(arm, rights, repetition) => {
+                let asked = (repetition, rights);
+                let answer = arm::answer(workload, arm, asked, extent, place, guard)?;
                 vec![PredictionTrialLine::Answer(Box::new(answer))]
             }
             Step::Pair(repetition) => {
@@ -304,7 +320,7 @@ impl Step {
     fn numbered(self, repetition: u32) -> Self {
         match self {
             Self::Turns(_) => Self::Turns(repetition),
-            Self::Ask(arm, _) => Self::Ask(arm, repetition),
+            Self::Ask(arm, rights, _) => Self::Ask(arm, rights, repetition),
             Self::Pair(_) => Self::Pair(repetition),
         }
     }
@@ -331,7 +347,11 @@ fn words(line: &PredictionTrialLine) -> String {
                 (None, Some(failure)) => failure.clone(),
                 (None, None) => "no prediction of WAL".to_owned(),
             };
-            format!("{server} {workload} {}: pgtoll predict: {found}", answer.arm.name())
+            let role = match answer.rights {
+                Rights::Superuser => "",
+                Rights::Monitor => " as pg_monitor",
+            };
+            format!("{server} {workload} {}: pgtoll predict{role}: {found}", answer.arm.name())
         }
     }
 }

@@ -16,7 +16,7 @@ use pgtoll_interrupt::Interrupt;
 use pgtoll_observe::CpuSample;
 use pgtoll_record::trials::{
     PredictionTrialAnswer as Answer, PredictionTrialArm as Arm, PredictionTrialCycle as Cycle,
-    PredictionTrialRegime as Regime, PredictionTrialRun as Run,
+    PredictionTrialRegime as Regime, PredictionTrialRights as Rights, PredictionTrialRun as Run,
     PredictionTrialWorkload as Workload,
 };
 use pgtoll_trials::settings;
@@ -123,7 +123,10 @@ impl TimedRun<'_> {
         begun = self.next_checkpoint(begun)?;
         self.cycle_work()?;
         self.await_completion(spread_begin)?;
-        let program = self.plan.predict.then(|| Program::begin(cluster, self.plan.extent.cycles));
+        let program = self
+            .plan
+            .predict
+            .then(|| Program::begin(cluster, self.plan.extent.cycles, Rights::Superuser));
         let mut program = program.transpose()?;
         // No new segment: the rest of this one would be WAL of the first cycle that the program reads.
         let from = wal_end(&mut self.session.monitor)?;
@@ -142,7 +145,7 @@ impl TimedRun<'_> {
         let watchers_ns = used.watchers_ns.saturating_sub(cpu.watchers_ns);
         self.session.cpu_ns = used.all.since(&cpu.all).nanoseconds.saturating_sub(watchers_ns);
         let PairPlan { repetition, extent, .. } = self.plan;
-        let run = self.session.measured(repetition, Regime::Timed, (from, to), cycles)?;
+        let run = self.session.measured(repetition, (from, to), cycles)?;
         self.await_completion(last_begin)?;
         let known_to = wal_end(&mut self.session.monitor)?;
         let answer = match &mut program {
@@ -154,8 +157,9 @@ impl TimedRun<'_> {
                 }
                 // A signal ends the program, too.
                 self.interrupt.check()?;
-                program
-                    .map(|program| self.session.answer(repetition, Regime::Timed, program.finish()))
+                program.map(|program| {
+                    self.session.answer(repetition, Rights::Superuser, program.finish())
+                })
             }
         };
         Ok((Outcome { run, answer }, Span { from, known_to }))

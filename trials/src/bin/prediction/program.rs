@@ -6,11 +6,16 @@ use std::process::{Child, Stdio};
 
 use anyhow::{Context as _, bail};
 use pgtoll_cluster::Cluster;
-use pgtoll_record::trials::{PredictionTrialBlind as Blind, PredictionTrialRange as Range};
+use pgtoll_record::trials::{
+    PredictionTrialBlind as Blind, PredictionTrialRange as Range, PredictionTrialRights as Rights,
+};
 use pgtoll_trials::{beside, program};
 use serde_json::Value;
 
 use crate::work::DATABASE;
+
+/// A role with `pg_monitor`, which templates have.
+pub(crate) const MONITOR: &str = "monitor";
 
 /// The program while it watches a server. It is killed when this is dropped before its end.
 pub(crate) struct Program {
@@ -21,20 +26,24 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Lets it watch this number of checkpoint cycles, and read WAL.
-    pub(crate) fn begin(cluster: &Cluster, cycles: u32) -> anyhow::Result<Self> {
+    /// Lets it watch this number of checkpoint cycles, and read WAL if its role may.
+    pub(crate) fn begin(cluster: &Cluster, cycles: u32, rights: Rights) -> anyhow::Result<Self> {
         let environment = cluster.environment();
         let value = |name: &str| environment.get(name).map_or("", String::as_str);
+        let (user, more): (_, &[_]) = match rights {
+            Rights::Superuser => (value("PGUSER"), &["--wal", "stream"]),
+            Rights::Monitor => (MONITOR, &[]),
+        };
         let dsn = format!(
-            "host='{}' port={} user={} dbname={DATABASE}",
+            "host='{}' port={} user={user} dbname={DATABASE}",
             value("PGHOST"),
             value("PGPORT"),
-            value("PGUSER")
         );
         let file = || tempfile::tempfile().context("make a file for the answer of pgtoll predict");
         let (output, errors) = (file()?, file()?);
         let child = program(beside("pgtoll")?)
-            .args(["--quiet", "predict", "--json", "--dsn", &dsn, "--wal", "stream"])
+            .args(["--quiet", "predict", "--json", "--dsn", &dsn])
+            .args(more)
             .args(["--cycles", &cycles.to_string()])
             .stdout(Stdio::from(output.try_clone()?))
             .stderr(Stdio::from(errors.try_clone()?))

@@ -13,6 +13,8 @@ pub(crate) struct Scored {
 /// From here on an interval has to be narrow, and a workload counts among those that pay.
 pub(crate) const LARGE: f64 = 0.1;
 const WIDEST: f64 = 3.0;
+/// A relative change.
+const USELESS: f64 = 0.3;
 /// A mean error of at most this share of the best naive predictor's.
 pub(crate) const SKILL: f64 = 0.2;
 
@@ -27,6 +29,11 @@ impl Scored {
         let Range { lower, upper, .. } = self.prediction;
         let (near, far) = if upper <= 0.0 { (-upper, -lower) } else { (lower, upper) };
         self.truth.abs() < LARGE || near > 0.0 && far / near <= WIDEST
+    }
+
+    /// The interval decides nothing: it is wider than 30 points.
+    pub(crate) fn is_useless(&self) -> bool {
+        self.prediction.upper - self.prediction.lower > USELESS
     }
 
     /// Gneiting and Raftery's score of a 95 % interval: its width, and 40 times the distance to a

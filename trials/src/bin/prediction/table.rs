@@ -4,8 +4,8 @@
 use std::fmt::Write as _;
 
 use pgtoll_record::trials::{
-    PredictionTrialArm as Arm, PredictionTrialBlind as Blind, PredictionTrialRange as Range,
-    PredictionTrialRegime as Regime,
+    PredictionTrialAnswer as Answer, PredictionTrialArm as Arm, PredictionTrialBlind as Blind,
+    PredictionTrialRange as Range, PredictionTrialRegime as Regime,
 };
 
 use crate::cells::{percent, range, row, truth};
@@ -52,11 +52,13 @@ fn direction_table(text: &mut String, trials: &[&Trial], source: Arm) {
         |estimator: &&Estimator| trials.iter().any(|of| of.estimate(**estimator).is_some());
     let columns: Vec<Estimator> = all.iter().filter(has_any).copied().collect();
     let is_asked = trials.iter().any(|trial| !trial.answers.is_empty());
+    let is_monitored = trials.iter().any(|trial| !trial.monitor_answers.is_empty());
     let is_tested = trials.iter().any(|trial| trial.scored_blind().next().is_some());
     let mut names: Vec<&str> =
         vec!["server", "workload", "WAL, 10^6 B", "truth", "of each repetition"];
     names.extend(columns.iter().map(|estimator| estimator.name()));
     names.extend(is_asked.then_some("`pgtoll predict`"));
+    names.extend(is_monitored.then_some("with `pg_monitor`"));
     names.extend(is_tested.then_some("its blind self-test"));
     row(text, &names);
     row(text, &vec!["---"; names.len()]);
@@ -69,7 +71,8 @@ fn direction_table(text: &mut String, trials: &[&Trial], source: Arm) {
             format!("{} to {}", percent(trial.spread.0), percent(trial.spread.1)),
         ];
         cells.extend(columns.iter().map(|estimator| estimate(trial, *estimator)));
-        cells.extend(is_asked.then(|| answers(trial)));
+        cells.extend(is_asked.then(|| answers(&trial.answers, trial.wal.change)));
+        cells.extend(is_monitored.then(|| answers(&trial.monitor_answers, trial.wal.change)));
         cells.extend(is_tested.then(|| self_tests(trial)));
         row(text, &cells);
     }
@@ -80,6 +83,8 @@ fn direction_table(text: &mut String, trials: &[&Trial], source: Arm) {
     let mut cells = ["", "mean absolute error, points", "", "", ""].map(str::to_owned).to_vec();
     cells.extend(columns.iter().map(|estimator| error(mean_error(trials, *estimator))));
     cells.extend(is_asked.then(|| mean_of(trials.iter().flat_map(|of| of.scored()).collect())));
+    let monitored = || trials.iter().flat_map(|of| of.scored_monitor()).collect();
+    cells.extend(is_monitored.then(|| mean_of(monitored())));
     let tests = || trials.iter().flat_map(|of| of.scored_blind()).collect();
     cells.extend(is_tested.then(|| mean_of(tests())));
     row(text, &cells);
@@ -101,9 +106,8 @@ fn estimate(trial: &Trial, estimator: Estimator) -> String {
 }
 
 /// The program's answers, and what is wrong with them.
-fn answers(trial: &Trial) -> String {
-    let truth = trial.wal.change;
-    let answers = trial.answers.iter().map(|answer| match (answer.wal, &answer.failure) {
+fn answers(answers: &[Answer], truth: f64) -> String {
+    let answers = answers.iter().map(|answer| match (answer.wal, &answer.failure) {
         (None, Some(_)) => Err("**failed**"),
         (None, None) => Err("**none**"),
         (Some(prediction), _) => {
@@ -193,7 +197,7 @@ mod tests {
     use std::path::Path;
 
     use pgtoll_record::trials::{
-        PredictionTrialAnswer as Answer, PredictionTrialCycle as Cycle, PredictionTrialRun as Run,
+        PredictionTrialCycle as Cycle, PredictionTrialRights as Rights, PredictionTrialRun as Run,
         PredictionTrialWorkload as Workload,
     };
 
@@ -275,6 +279,7 @@ mod tests {
             arm,
             regime: Regime::Timed,
             repetition: 1,
+            rights: Rights::Superuser,
             wal: wal.map(range),
             basis: None,
             cpu: wal.map(|_| range([0.0, 0.1, 0.2])),

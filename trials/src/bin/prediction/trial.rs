@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pgtoll_record::trials::{
     PredictionTrialAnswer as Answer, PredictionTrialArm as Arm, PredictionTrialRange as Range,
-    PredictionTrialRegime as Regime, PredictionTrialRun as Run,
+    PredictionTrialRegime as Regime, PredictionTrialRights as Rights, PredictionTrialRun as Run,
     PredictionTrialWorkload as Workload,
 };
 use pgtoll_trials::bench::ratio;
@@ -40,6 +40,8 @@ pub(crate) struct Trial {
     /// What the program's formula makes of each repetition's censuses.
     pub(crate) formula: Vec<Range>,
     pub(crate) answers: Vec<Answer>,
+    /// Those to a role that reads views alone.
+    pub(crate) monitor_answers: Vec<Answer>,
 }
 
 /// All directions of all workloads on all servers that ran with checksums and without.
@@ -107,7 +109,10 @@ impl Trial {
             (mean_estimates(&Estimator::TO_ON, runs, predict), formula)
         };
         let from = pairs[0].1;
-        let answers = group.answers.iter().filter(|answer| answer.arm == source);
+        let answers = |rights| {
+            let is_own = move |answer: &&&Answer| (answer.arm, answer.rights) == (source, rights);
+            group.answers.iter().filter(is_own).map(|answer| (*answer).clone()).collect()
+        };
         Ok(Some(Self {
             server: from.server.clone(),
             workload: from.workload,
@@ -123,7 +128,8 @@ impl Trial {
             ),
             estimates,
             formula,
-            answers: answers.map(|answer| (*answer).clone()).collect(),
+            answers: answers(Rights::Superuser),
+            monitor_answers: answers(Rights::Monitor),
         }))
     }
 
@@ -141,6 +147,13 @@ impl Trial {
     pub(crate) fn scored(&self) -> impl Iterator<Item = Scored> {
         let truth = self.wal.change;
         let answers = self.answers.iter().filter_map(|answer| answer.wal);
+        answers.map(move |prediction| Scored { prediction, truth })
+    }
+
+    /// The program's answers about WAL to a role that reads views alone.
+    pub(crate) fn scored_monitor(&self) -> impl Iterator<Item = Scored> {
+        let truth = self.wal.change;
+        let answers = self.monitor_answers.iter().filter_map(|answer| answer.wal);
         answers.map(move |prediction| Scored { prediction, truth })
     }
 

@@ -5,6 +5,8 @@ use pgtoll_cluster::{Cluster, Guard};
 use pgtoll_load::{Mix, Script};
 use pgtoll_record::trials::{PredictionTrialRegime as Regime, PredictionTrialWorkload as Workload};
 
+use crate::program::MONITOR;
+
 pub(crate) const DATABASE: &str = "postgres";
 
 /// Clients that run the same scripts.
@@ -38,6 +40,7 @@ pub(crate) fn prepare(
     for extension in ["pg_buffercache", "pageinspect", "pg_stat_statements"] {
         connection.execute(&format!("CREATE EXTENSION {extension}"))?;
     }
+    connection.execute(&format!("CREATE ROLE {MONITOR} LOGIN IN ROLE pg_monitor"))?;
     if workload == Workload::TpcB {
         let scale = SCALE.to_string();
         let load = ["--initialize", "--quiet", "--scale", &scale, DATABASE];
