@@ -1,4 +1,4 @@
-//! Sets up a machine for the tests: servers of three major versions, Chromium, what judges how
+//! Sets up a machine for the tests: servers of six major versions, Chromium, what judges how
 //! accessible a page is, and a compiler for the fuzzer.
 
 use std::path::{Path, PathBuf};
@@ -8,8 +8,9 @@ use serde_json::Value;
 
 use crate::{command, output, root, run, say};
 
-/// Majors that come as wheels. The third server is the system's own.
-const FETCHED: [u32; 2] = [17, 18];
+/// Majors that come as packages of Python and Node.js; these without client programs. One more server is the
+/// system's own.
+const FETCHED: [u32; 5] = [13, 14, 16, 17, 18];
 
 /// pgBackRest, which has no `--version`.
 const BACKUP_TOOL: &str = "/usr/bin/pgbackrest";
@@ -58,6 +59,9 @@ pub(crate) fn prepare() -> anyhow::Result<Found> {
     }
     if !is_there("pip") && !is_there("pip3") {
         packages.push("python3-pip");
+    }
+    if !is_there("npm") {
+        packages.push("npm");
     }
     if !is_there("chromium") {
         packages.push("chromium");

@@ -12,9 +12,18 @@ use crate::trust::changeable_by_others;
 
 /// The variables that pass, next to `PATH` and `LC_*`.
 const PASSED: [&str; 4] = ["LANG", "LD_LIBRARY_PATH", "TMPDIR", "TZ"];
-/// The variables that pass to pip too, next to `PIP_*` and `XDG_*`: its home and certificates.
-const PASSED_TO_PIP: [&str; 6] =
-    ["HOME", "NETRC", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"];
+/// The variables that pass to pip and npm too, next to [`INSTALLERS`]: their home and certificates.
+const PASSED_TO_INSTALLERS: [&str; 7] = [
+    "HOME",
+    "NETRC",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "NODE_EXTRA_CA_CERTS",
+];
+/// What their own variables begin with.
+const INSTALLERS: [&str; 4] = ["PIP_", "XDG_", "npm_config_", "NPM_CONFIG_"];
 /// They are named in both cases.
 const PROXIES: [&str; 4] = ["ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];
 const PATH: &str = "PATH";
@@ -33,17 +42,17 @@ fn passes(name: &OsStr) -> bool {
     PASSED.iter().any(|of| name == *of) || name.as_bytes().starts_with(b"LC_")
 }
 
-/// What pip needs more.
-pub(crate) fn passed_to_pip() -> BTreeMap<String, String> {
+/// What pip and npm need more.
+pub(crate) fn passed_to_installers() -> BTreeMap<String, String> {
     let text = |(name, value): (OsString, OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok()?))
     };
-    std::env::vars_os().filter_map(text).filter(|(name, _)| passes_to_pip(name)).collect()
+    std::env::vars_os().filter_map(text).filter(|(name, _)| passes_to_installers(name)).collect()
 }
 
-fn passes_to_pip(name: &str) -> bool {
-    PASSED_TO_PIP.contains(&name)
-        || ["PIP_", "XDG_"].iter().any(|prefix| name.starts_with(prefix))
+fn passes_to_installers(name: &str) -> bool {
+    PASSED_TO_INSTALLERS.contains(&name)
+        || INSTALLERS.iter().any(|prefix| name.starts_with(prefix))
         || PROXIES.contains(&name.to_ascii_uppercase().as_str())
 }
 
@@ -103,10 +112,10 @@ mod tests {
         }
         for name in ["AWS_SECRET_ACCESS_KEY", "PGPASSWORD", "LD_PRELOAD", "HOME", "BASH_ENV"] {
             assert!(!passes(OsStr::new(name)), "{name}");
-            assert!(name == "HOME" || !passes_to_pip(name), "{name}");
+            assert!(name == "HOME" || !passes_to_installers(name), "{name}");
         }
         for name in ["HOME", "PIP_INDEX_URL", "https_proxy", "NO_PROXY", "SSL_CERT_FILE"] {
-            assert!(passes_to_pip(name), "{name}");
+            assert!(passes_to_installers(name), "{name}");
         }
     }
 

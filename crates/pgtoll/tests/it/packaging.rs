@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use pgtoll_cluster::WHEELS;
+use pgtoll_cluster::SERVER_PACKAGES;
 
 use crate::support::{Ran, Scratch, pgtoll, program, run};
 
@@ -51,5 +51,8 @@ fn the_manual_pages_are_dated_and_every_command_has_one() {
         assert!(text.contains("1970-01-02"), "{text}");
     }
     let requires = fs::read_to_string(scratch.work().join("requires")).unwrap();
-    assert_eq!(requires, format!("{}=={}\n", WHEELS[0].package, WHEELS[0].version));
+    assert_eq!(
+        requires,
+        format!("{}=={}\n", SERVER_PACKAGES[0].name(), SERVER_PACKAGES[0].version)
+    );
 }

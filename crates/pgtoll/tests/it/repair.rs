@@ -12,6 +12,7 @@ use pgtoll_format::{
 };
 use serde_json::Value;
 
+use crate::repair_standby::await_replay;
 use crate::support::{Scratch, pgtoll, program, run, server, servers, set_mode};
 use crate::verify::{PAGE, PAGE_BYTES, check_program, execute, overwrite, path_of};
 
@@ -584,7 +585,8 @@ fn a_stopped_standby_has_pages_that_wal_changed_since_a_backup() {
         standby.start(&mut guard).unwrap();
         execute(&cluster, &[HOT, "CHECKPOINT"]);
         let (files, expected) = (paths(&cluster), content(&cluster));
-        // A primary that stops waits until its standby has all.
+        // A primary that stops does not wait for a standby that has not come yet.
+        await_replay(&cluster, &standby);
         cluster.stop(&mut guard, StopMode::Fast).unwrap();
         standby.stop(&mut guard, StopMode::Fast).unwrap();
         let data = cluster.data();

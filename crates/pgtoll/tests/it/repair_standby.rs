@@ -38,7 +38,8 @@ fn a_running_standby_has_the_pages_of_a_stopped_primary() {
         let (cluster, standby) = pair(&mut guard, &server, "first");
         execute(&cluster, &[HOT, "CHECKPOINT"]);
         let (files, expected) = (paths(&cluster), content(&cluster));
-        // A primary that stops waits until its standby has all.
+        // A primary that stops does not wait for a standby that has not come yet.
+        await_replay(&cluster, &standby);
         cluster.stop(&mut guard, StopMode::Fast).unwrap();
         let data = cluster.data();
         let before = damage(&data, &files, 40);

@@ -3,12 +3,15 @@
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use pgtoll_cluster::Guard;
 use pgtoll_record::{OrderBreak, ReplayRecord};
 
 use crate::replay::{Captured, logging_servers};
+use crate::replay_record::Recording;
 use crate::support::{PATIENCE, Scratch, ends_within, pgtoll, pid_of};
 
 /// How many workloads there are, where it is not the suite's few.
@@ -78,6 +81,19 @@ const ENDS: [&str; 8] = [
 const LEVELS: [&str; 4] = ["READ COMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];
 const LOGGING: [&str; 3] =
     ["log_statement = 'all'", "log_duration = on", "deadlock_timeout = '20ms'"];
+
+/// How a workload is captured; each takes its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Source {
+    Stderr,
+    Csvlog,
+    Jsonlog,
+    Record,
+}
+
+impl Source {
+    const ALL: [Self; 4] = [Self::Csvlog, Self::Record, Self::Jsonlog, Self::Stderr];
+}
 
 /// The generator `SplitMix64`.
 struct Random(u64);
@@ -154,13 +170,15 @@ fn random_workloads_end_in_the_same_data_or_say_why_not() {
         for file in &files {
             work.extend(["-f", file]);
         }
-        work.push("captured");
-        captured.pgbench(&mut guard, &work);
-        let [_, csv, _] = captured.logs(&mut guard, &scratch);
-        let (record, time) = replay(&scratch, &captured, csv.to_str().unwrap());
+        let source = Source::ALL[usize::try_from(seed).unwrap() % Source::ALL.len()];
+        let path = capture(source, &mut captured, &work, (&mut guard, &scratch));
+        let (record, time) = replay(&scratch, &captured, path.to_str().unwrap());
         longest = longest.max(time);
         let done = record.done.as_ref().unwrap();
-        assert!(record.complete && done.broken_sessions == 0, "seed {seed}: {record:?}");
+        assert!(
+            record.complete && done.broken_sessions == 0,
+            "seed {seed}, {source:?}: {record:?}"
+        );
         let same = captured.value("captured", STATE) == captured.value("copied", STATE);
         let errors = done.unexpected_errors + done.missing_errors;
         let planned = &record.planned;
@@ -170,20 +188,56 @@ fn random_workloads_end_in_the_same_data_or_say_why_not() {
         let breaks = done.order_breaks;
         assert!(
             same || breaks + errors + uncertain > 0,
-            "seed {seed}: other data, and nothing says so: {record:?}"
+            "seed {seed}, {source:?}: other data, and nothing says so: {record:?}"
         );
-        outcomes.push(if same && breaks + errors == 0 {
+        let outcome = if same && breaks + errors == 0 {
             Outcome::Same
         } else {
             Outcome::Named { breaks, errors, uncertain, same }
-        });
+        };
+        outcomes.push((source, outcome));
     }
-    let same = outcomes.iter().filter(|of| **of == Outcome::Same).count();
-    eprintln!("{same} of {workloads} the same; longest replay {longest:?}");
-    for (seed, outcome) in outcomes.iter().enumerate().filter(|(_, of)| **of != Outcome::Same) {
-        eprintln!("seed {seed}: {outcome:?}");
+    for source in Source::ALL {
+        let own: Vec<&Outcome> =
+            outcomes.iter().filter(|of| of.0 == source).map(|(_, outcome)| outcome).collect();
+        let same = own.iter().filter(|of| ***of == Outcome::Same).count();
+        eprintln!("{source:?}: {same} of {} the same", own.len());
+    }
+    eprintln!("longest replay {longest:?}");
+    for (seed, (source, outcome)) in outcomes.iter().enumerate() {
+        if *outcome != Outcome::Same {
+            eprintln!("seed {seed}, {source:?}: {outcome:?}");
+        }
     }
     captured.end(&mut guard);
+}
+
+/// Runs pgbench with these arguments; where its work was captured.
+fn capture(
+    source: Source,
+    captured: &mut Captured,
+    work: &[&str],
+    (guard, scratch): (&mut Guard, &Scratch),
+) -> PathBuf {
+    let plan = scratch.path("random.plan");
+    let _ = fs::remove_file(&plan);
+    let recording =
+        (source == Source::Record).then(|| Recording::start_to(scratch, &captured.dsn(), &plan));
+    let address = recording.as_ref().map(|of| of.address.rsplit_once('/').unwrap().0.to_owned());
+    let through = address.iter().flat_map(|directory| ["-h", directory, "-p", "5432"]);
+    let work: Vec<&str> = work.iter().copied().chain(through).chain(["captured"]).collect();
+    captured.pgbench(guard, &work);
+    let [stderr, csv, json] = captured.logs(guard, scratch);
+    match source {
+        Source::Stderr => stderr,
+        Source::Csvlog => csv,
+        Source::Jsonlog => json,
+        Source::Record => {
+            let recorded = recording.unwrap().end();
+            assert_eq!(recorded.status, Some(0), "{recorded:?}");
+            plan
+        }
+    }
 }
 
 /// Rows are read and others written, so that transactions fail that others' commits made impossible; pgbench

