@@ -73,6 +73,13 @@ pub(super) struct HintImages {
     pub(super) estimators: BTreeMap<String, f64>,
 }
 
+impl HintImages {
+    /// They rest on counters of pages, and not on censuses.
+    pub(super) fn is_bounds(&self) -> bool {
+        self.basis != PredictionBasis::CensusAndEvictions
+    }
+}
+
 /// What was seen, put together.
 #[derive(Clone, Debug)]
 pub(super) struct WatchDigest {

@@ -187,6 +187,17 @@ mod tests {
     }
 
     #[test]
+    fn bounds_of_one_cycle_with_evictions_beside_its_checkpoint_have_a_note() {
+        let noted = |blocks_carried, blocks_evicted| {
+            let window = WatchWindow { census: None, blocks_carried, blocks_evicted, ..window() };
+            let record = answered(&[], window, &[]);
+            record.notes.iter().any(|note| note.contains("may count for the cycle before"))
+        };
+        assert!(noted(10, 5));
+        assert!(!noted(10, 0) && !noted(0, 5));
+    }
+
+    #[test]
     fn the_census_decides_what_hints_would_log() {
         let record = answered(&[], window(), &[]);
         let answer = &record.answers[0];

@@ -3,7 +3,7 @@
 use pgtoll_record::{PageCosts, ServerWatch, WatchWindow, WatchedServer, WatchedWal};
 
 use crate::answer::advice::IDLE_BYTES;
-use crate::answer::digest::{SeenSettings, WatchDigest};
+use crate::answer::digest::{HintImages, SeenSettings, WatchDigest, evicted};
 
 fn logs_hints(server: &WatchedServer) -> bool {
     SeenSettings::of(server).logs_hints()
@@ -98,6 +98,17 @@ pub(super) fn notes(
         notes.push(
             "not all databases could be asked how many tables came and went meanwhile: WAL of their free \
              space maps, which no census sees, is not in the range"
+                .to_owned(),
+        );
+    }
+    if let [window] = &watch.windows[..]
+        && window.blocks_carried > 0
+        && evicted(window) > 0
+        && digest.and_then(|digest| digest.hint_images.as_ref()).is_some_and(HintImages::is_bounds)
+    {
+        notes.push(
+            "pages that were evicted while a checkpoint ran may count for the cycle before it: the bounds \
+             of WAL are of one cycle, and may be off by them. Watch more (--cycles 3)"
                 .to_owned(),
         );
     }
