@@ -21,9 +21,9 @@ pub use enable::{
 pub use fence::{fence, unfence};
 pub use hold::{Hold, HoldPolicy, become_owner_of, data_directory_control};
 pub use repair::{
-    AskBlock, BlockAnswer, DamagedBlock, NotWritten, PageOrigin, REPAIR_BLOCKS_MAX, Rebuild,
-    RebuiltPages, RedoPlan, RepairDirectory, RepairError, RepairHelp, RepairOptions, RepairPlan,
-    RepairStep, RepairUndo, RunningTarget, UndoPage, plan_repair,
+    AskBlock, BlockAnswer, BlockRefusal, DamagedBlock, NotWritten, PageOrigin, REPAIR_BLOCKS_MAX,
+    Rebuild, RebuiltPages, RedoPlan, RedoRefusal, RepairDirectory, RepairError, RepairHelp,
+    RepairOptions, RepairPlan, RepairStep, RepairUndo, RunningTarget, UndoPage, plan_repair,
 };
 pub use write_error::{MaybeOverwritten, WriteError};
 

@@ -116,7 +116,8 @@ impl Preflight {
         else {
             return;
         };
-        let needed = self.wal_needed(name);
+        // A segment that is in use is kept anyway.
+        let needed = self.wal_needed(name).saturating_sub(state.wal_segment_bytes);
         let kept = if server.slot.is_empty() {
             state.wal_keep_bytes
         } else {
@@ -148,8 +149,7 @@ impl Preflight {
             reason = "a prediction, and never negative"
         )]
         let bytes = (self.wal_rate * (seconds + 5.0) * 1.5) as u64;
-        // A segment that is in use is kept anyway.
-        bytes.saturating_sub(SEGMENT)
+        bytes
     }
 
     fn check_switchover(
@@ -191,8 +191,6 @@ impl Preflight {
         }
     }
 }
-
-const SEGMENT: u64 = 16 << 20;
 
 fn check_node(node: &NodeState, site: &NodeSite, options: &RollingOptions, found: &mut Objections) {
     let name = &node.name;

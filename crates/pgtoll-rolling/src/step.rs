@@ -197,6 +197,7 @@ mod tests {
             follows_timelines: true,
             synchronous_standby_names: String::new(),
             wal_keep_bytes: 0,
+            wal_segment_bytes: 16 << 20,
             slot_keep_bytes: None,
             receiver: (runs == Standby).then_some(receiver),
             logical_slots: Vec::new(),

@@ -39,6 +39,7 @@ pub(crate) struct ServerState {
     pub(crate) follows_timelines: bool,
     pub(crate) synchronous_standby_names: String,
     pub(crate) wal_keep_bytes: u64,
+    pub(crate) wal_segment_bytes: u64,
     /// `None`: slots may keep any amount.
     pub(crate) slot_keep_bytes: Option<u64>,
     pub(crate) receiver: Option<ReceiverState>,
@@ -149,6 +150,7 @@ impl ServerState {
             follows_timelines: row.is_true("latest")?,
             synchronous_standby_names: row.words("sync_names")?,
             wal_keep_bytes: row.number("keep_mb")? << 20,
+            wal_segment_bytes: row.number("segment_bytes")?,
             slot_keep_bytes: Some(row.number("slot_keep_mb")? << 20)
                 .filter(|_| row.words("slot_keep_mb").is_ok_and(|text| text != "-1")),
             receiver: receiver.as_ref().map(ReceiverState::of).transpose()?,
@@ -197,6 +199,7 @@ SELECT pg_is_in_recovery() AS recovery, current_setting('data_checksums') AS che
   current_setting('recovery_target_timeline') = 'latest' AS latest, \
   current_setting('synchronous_standby_names') AS sync_names, \
   (SELECT setting FROM pg_settings WHERE name = 'wal_keep_size') AS keep_mb, \
+  (SELECT setting FROM pg_settings WHERE name = 'wal_segment_size') AS segment_bytes, \
   (SELECT setting FROM pg_settings WHERE name = 'max_slot_wal_keep_size') AS slot_keep_mb, \
   (SELECT count(*) FROM pg_stat_progress_basebackup) AS backups, \
   current_setting('data_directory', true) AS data";

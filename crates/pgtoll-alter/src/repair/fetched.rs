@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use pgtoll_format::{Lsn, RelationFork};
 
 use super::failure::RedoFailure;
+use super::refusal::BlockRefusal;
 
 /// The pages of blocks, or why there is none.
-pub(super) type FetchedPages = HashMap<(RelationFork, u32), Result<Vec<u8>, String>>;
+pub(super) type FetchedPages = HashMap<(RelationFork, u32), Result<Vec<u8>, BlockRefusal>>;
 
 /// Pages that a server made anew.
 #[derive(Clone, Debug)]

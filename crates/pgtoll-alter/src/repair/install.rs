@@ -13,6 +13,7 @@ use pgtoll_record::{EvidenceClass, RepairBlock};
 use serde::{Deserialize, Serialize};
 
 use super::proof::page_verdict;
+use super::refusal::BlockRefusal;
 use super::{RepairError, RepairPlan};
 use crate::hold::Hold;
 use crate::{MaybeOverwritten, WriteError};
@@ -322,7 +323,7 @@ impl RepairPlan {
     }
 
     /// Notes of pages why they were not written.
-    pub fn mark_not_written(&mut self, not_written: &[(usize, String)]) {
+    pub fn mark_not_written(&mut self, not_written: &[(usize, BlockRefusal)]) {
         for (number, reason) in not_written {
             let Some(page) = self.pages.get(*number) else { continue };
             for block in self.record.blocks.iter_mut().filter(|of| page.is_of(of)) {

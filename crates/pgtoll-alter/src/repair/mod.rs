@@ -11,6 +11,7 @@ mod fetched;
 mod install;
 mod proof;
 mod redo;
+mod refusal;
 mod running;
 mod source;
 mod standby;
@@ -36,6 +37,7 @@ use pgtoll_wal::{
 use pgtoll_wire::Dsn;
 
 use proof::{BlockWal, SourceHistory, fault_words, judge, page_verdict};
+use refusal::SourceRefusal;
 use running::Horizon;
 use source::{PageSource, RelationBlocks};
 use standby::Standby;
@@ -45,6 +47,7 @@ pub use error::RepairError;
 pub use fetched::RebuiltPages;
 pub use install::{RepairStep, RepairUndo, UndoPage};
 pub use redo::{Rebuild, RedoPlan};
+pub use refusal::{BlockRefusal, RedoRefusal};
 pub use running::{AskBlock, BlockAnswer, NotWritten, RunningTarget};
 
 /// A block that is to be repaired.
@@ -239,7 +242,7 @@ impl Asked<'_> {
         &self,
         dsn: &Dsn,
         mut running: Option<&mut RunningTarget<'_>>,
-    ) -> Result<Result<PageSource, String>, RepairError> {
+    ) -> Result<Result<PageSource, SourceRefusal>, RepairError> {
         let error = |source| RepairError::Standby { dsn: dsn.redacted(), source };
         let mut standby = match Standby::open(dsn, self.data, self.lineage).map_err(error)? {
             Ok(standby) => standby,
@@ -305,7 +308,7 @@ impl WantedWal<'_> {
     /// What the WAL up to the limit says of the blocks; `None`: it does not lead there.
     fn read(
         &self,
-        sources: &[Result<PageSource, String>],
+        sources: &[Result<PageSource, SourceRefusal>],
         interrupt: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<Option<(BlockReferences, BlockChains)>, RepairError> {
         let data = self.data;
@@ -344,14 +347,14 @@ impl WantedWal<'_> {
 struct JudgedSource {
     kind: RepairSourceKind,
     name: String,
-    opened: Result<(PageSource, SourceHistory), String>,
+    opened: Result<(PageSource, SourceHistory), SourceRefusal>,
 }
 
 impl JudgedSource {
     fn of(
         kind: RepairSourceKind,
         name: String,
-        opened: Result<PageSource, String>,
+        opened: Result<PageSource, SourceRefusal>,
         wal: Option<&BlockReferences>,
     ) -> Self {
         let with_history = |source: PageSource| {
@@ -370,19 +373,19 @@ struct Planner<'a> {
     references: Option<&'a BlockReferences>,
     limit: WalLimit,
     /// Why blocks cannot be repaired while the server runs.
-    unfit: BTreeMap<(RelationFork, u32), Option<String>>,
+    unfit: BTreeMap<(RelationFork, u32), Option<BlockRefusal>>,
     accept_plausible: bool,
     notes: Vec<String>,
 }
 
 /// Replays what is planned, without the blocks at whose records redo fails.
-fn replayed(mut plan: RedoPlan, rebuild: Rebuild<'_>) -> Result<RebuiltPages, String> {
+fn replayed(mut plan: RedoPlan, rebuild: Rebuild<'_>) -> Result<RebuiltPages, RedoRefusal> {
     for _ in 0..REPLAYS_MAX {
         let rebuilt = rebuild(&plan)?;
         let Some(failure) = rebuilt.failure else { return Ok(rebuilt) };
-        plan = plan.without(&failure).ok_or(failure.words)?;
+        plan = plan.without(&failure).ok_or(RedoRefusal::Failed(failure.words))?;
     }
-    Err("redo fails at too many records".to_owned())
+    Err(RedoRefusal::TooManyFailures)
 }
 
 /// Each takes a fraction of a second and more; that many records fail only where something else is wrong.
@@ -428,7 +431,7 @@ impl Planner<'_> {
             kind: source.kind,
             path: source.name.clone(),
             contains: source.opened.as_ref().ok().map(|(of, _)| of.contains()),
-            refused: source.opened.as_ref().err().cloned(),
+            refused: source.opened.as_ref().err().map(ToString::to_string),
         });
         let wal = self.references.and_then(BlockReferences::first).map(|from| RepairWal {
             from,
@@ -584,7 +587,10 @@ impl Planner<'_> {
 
     /// Why no page is written there, whatever the sources have.
     fn why_not(&self, damaged: &DamagedBlock) -> Option<String> {
-        let while_running = || self.unfit.get(&(damaged.fork, damaged.block)).cloned().flatten();
+        let while_running = || {
+            let refusal = self.unfit.get(&(damaged.fork, damaged.block))?.as_ref()?;
+            Some(refusal.to_string())
+        };
         self.unfit(damaged.fork).or_else(while_running)
     }
 
@@ -620,11 +626,11 @@ impl Planner<'_> {
         };
         let (source, history) = match &self.sources[at].opened {
             Ok(source) => source,
-            Err(reason) => return refused(reason.clone()),
+            Err(refusal) => return refused(refusal.to_string()),
         };
         let candidate = match source.page(damaged.fork, damaged.block, file) {
             Ok(candidate) => candidate,
-            Err(reason) => return refused(reason),
+            Err(refusal) => return refused(refusal.to_string()),
         };
         let wal = self.block_wal(damaged);
         let judgement = judge(page, &candidate, damaged.block, &wal, history);

@@ -19,6 +19,7 @@ use pgtoll_wal::BlockChains;
 
 use super::failure::RedoFailure;
 use super::fetched::RebuiltPages;
+use super::refusal::{BlockRefusal, RedoRefusal};
 use super::source::RelationBlocks;
 
 /// What a server replays to make blocks anew.
@@ -49,7 +50,7 @@ struct PlannedBlock {
 }
 
 /// Lets a server replay what is planned.
-pub type Rebuild<'a> = &'a mut dyn FnMut(&RedoPlan) -> Result<RebuiltPages, String>;
+pub type Rebuild<'a> = &'a mut dyn FnMut(&RedoPlan) -> Result<RebuiltPages, RedoRefusal>;
 
 impl RedoPlan {
     /// How the WAL makes these blocks anew; `None`: it has no image of any of them. An error: it cannot
@@ -58,7 +59,7 @@ impl RedoPlan {
         data: &DataDirectory,
         wanted: &[(RelationFork, u32)],
         chains: &BlockChains,
-    ) -> Result<Option<Self>, String> {
+    ) -> Result<Option<Self>, RedoRefusal> {
         let mut blocks = Vec::new();
         let (mut named, mut kept) = (BTreeMap::new(), BTreeMap::new());
         let mut xids = BTreeSet::new();
@@ -76,7 +77,7 @@ impl RedoPlan {
             }
         }
         let Some(first) = kept.keys().next().copied() else { return Ok(None) };
-        let facts = facts_of_major(data.major).ok_or("its version is unknown")?;
+        let facts = facts_of_major(data.major).ok_or(RedoRefusal::UnknownVersion)?;
         let control = &data.control;
         let timeline = control.last_checkpoint.timeline;
         let layout = WalLayout {
@@ -89,9 +90,8 @@ impl RedoPlan {
         let start = layout.start_before(first, facts.wal.checkpoint_bytes as usize);
         let path = data.path.join("global/pg_control");
         let bytes = pgtoll_files::read(&path, CONTROL_FILE_BYTES as u64)
-            .map_err(|error| format!("read {}: {error}", path.display()))?;
-        let (control_bytes, checkpoint) =
-            ControlFile::for_redo(&bytes, start, timeline).map_err(|error| error.to_string())?;
+            .map_err(|error| RedoRefusal::ControlFile { path, error })?;
+        let (control_bytes, checkpoint) = ControlFile::for_redo(&bytes, start, timeline)?;
         let target = RelationBlocks::of(data);
         let files = sparse_files(&target, &data.path, &named);
         Ok(Some(Self {
@@ -209,15 +209,17 @@ impl RedoPlan {
     /// The pages that are there when the server has ended; `server` says which it was, `log` is what it
     /// logged in English.
     pub fn pages(&self, directory: &Path, server: &str, log: &str) -> RebuiltPages {
+        let unreadable = |error: io::Error| BlockRefusal::Unreadable(error.to_string());
         let page = |fork: RelationFork, block: u32| {
-            let (path, at) = self.place(directory, fork, block).ok_or("it has no place")?;
-            let file = pgtoll_files::open_unlinked(&path).map_err(|error| error.to_string())?;
+            let (path, at) = self.place(directory, fork, block).ok_or(BlockRefusal::NoPlace)?;
+            let file = pgtoll_files::open_unlinked(&path).map_err(unreadable)?;
             let mut page = vec![0; self.target.block_bytes()];
-            file.read_exact_at(&mut page, at).map_err(|error| error.to_string())?;
+            file.read_exact_at(&mut page, at).map_err(unreadable)?;
             Ok(page)
         };
         let made = self.blocks.iter().map(|block| (block.of, page(block.of.0, block.of.1)));
-        let lost = self.lost.iter().map(|(of, reason)| (*of, Err(reason.clone())));
+        let lost =
+            self.lost.iter().map(|(of, reason)| (*of, Err(BlockRefusal::Told(reason.clone()))));
         let pages = made.chain(lost).collect();
         let failure = RedoFailure::of_log(log);
         let from = self.records.first().map_or(Lsn::INVALID, |of| of.at);

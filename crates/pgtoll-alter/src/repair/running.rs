@@ -16,6 +16,7 @@ use pgtoll_format::{ForkNumber, Lsn, RelationFork, unhex};
 use pgtoll_wire::{Connection, Dsn, Error, Row};
 
 use super::install::{PageState, RepairStep, RepairUndo, UndoPage};
+use super::refusal::BlockRefusal;
 use super::{RepairError, proof};
 use crate::hold::become_owner_of;
 
@@ -38,7 +39,7 @@ pub struct RunningTarget<'a> {
     data: DataDirectory,
     dsn: Dsn,
     main: Connection,
-    sessions: HashMap<u32, Result<Connection, String>>,
+    sessions: HashMap<u32, Result<Connection, BlockRefusal>>,
     ask: AskBlock<'a>,
 }
 
@@ -103,11 +104,9 @@ impl<'a> RunningTarget<'a> {
     }
 
     /// Why a block cannot be repaired while the server runs; `None`: it can, and the server refuses it.
-    pub(super) fn unfit(&mut self, fork: RelationFork, block: u32) -> Option<String> {
+    pub(super) fn unfit(&mut self, fork: RelationFork, block: u32) -> Option<BlockRefusal> {
         if fork.number != ForkNumber::MAIN {
-            return Some(
-                "only main forks are repaired while the server runs: stop it first".into(),
-            );
+            return Some(BlockRefusal::OtherFork);
         }
         match self.known(fork) {
             Ok(known) => known.unfit().or_else(|| self.unfit_block(fork, block)),
@@ -115,59 +114,52 @@ impl<'a> RunningTarget<'a> {
         }
     }
 
-    fn unfit_block(&mut self, fork: RelationFork, block: u32) -> Option<String> {
+    fn unfit_block(&mut self, fork: RelationFork, block: u32) -> Option<BlockRefusal> {
         match (self.ask)(fork, block) {
             BlockAnswer::Refuses => None,
-            BlockAnswer::Takes => Some(
-                "the server does not refuse it, from memory or on a second reading: what it has may be \
-                 newer than the disk; CHECKPOINT, then look again, or stop the server first"
-                    .to_owned(),
-            ),
-            BlockAnswer::Unknown(why) => {
-                Some(format!("the server cannot be asked whether it refuses it: {why}"))
-            }
+            BlockAnswer::Takes => Some(BlockRefusal::Taken),
+            BlockAnswer::Unknown(why) => Some(BlockRefusal::NotAsked(why)),
         }
     }
 
-    fn session(&mut self, database: u32) -> Result<&mut Connection, String> {
+    fn session(&mut self, database: u32) -> Result<&mut Connection, BlockRefusal> {
         if !self.sessions.contains_key(&database) {
             let opened = self.open_session(database);
             self.sessions.insert(database, opened);
         }
-        let session = self.sessions.get_mut(&database).ok_or("no session")?;
+        let session = self.sessions.get_mut(&database).ok_or(BlockRefusal::ClosedDatabase)?;
         session.as_mut().map_err(|why| why.clone())
     }
 
-    fn open_session(&mut self, database: u32) -> Result<Connection, String> {
-        let words = |error: Error| error.to_string();
+    fn open_session(&mut self, database: u32) -> Result<Connection, BlockRefusal> {
         let sql =
             format!("SELECT datname FROM pg_database WHERE datallowconn AND oid = {database}");
-        let rows = self.main.query(&sql).map_err(words)?;
-        let row = rows.first().ok_or("its database takes no connections")?;
-        connect(&self.dsn.with_database(row.text("datname").map_err(words)?)).map_err(words)
+        let rows = self.main.query(&sql)?;
+        let row = rows.first().ok_or(BlockRefusal::ClosedDatabase)?;
+        Ok(connect(&self.dsn.with_database(row.text("datname")?))?)
     }
 
-    fn known(&mut self, fork: RelationFork) -> Result<Known, String> {
+    fn known(&mut self, fork: RelationFork) -> Result<Known, BlockRefusal> {
         if fork.relation.database == 0 {
-            return Err(CATALOG.to_owned());
+            return Err(BlockRefusal::Catalog);
         }
         let sql = known_sql(fork);
         let session = self.session(fork.relation.database)?;
-        let rows = session.query(&sql).map_err(|error| error.to_string())?;
-        let row = rows.first().ok_or("the server knows no relation with this file")?;
-        Known::of(row).map_err(|error| error.to_string())
+        let rows = session.query(&sql)?;
+        let row = rows.first().ok_or(BlockRefusal::UnknownRelation("server"))?;
+        Ok(Known::of(row)?)
     }
 
     /// Writes a page while the server refuses the block. The error is why it was not written, or not
     /// accepted.
-    fn install(&mut self, page: &UndoPage, file: &File) -> Result<(), String> {
-        let fork = page.fork().ok_or("no fork that is known")?;
+    fn install(&mut self, page: &UndoPage, file: &File) -> Result<(), BlockRefusal> {
+        let fork = page.fork().ok_or(BlockRefusal::UnknownFork)?;
         let known = self.known(fork)?;
         let session = self.session(fork.relation.database)?;
         let locked = session.execute(&known.locks());
         let written = match locked {
             Ok(()) => self.install_locked(page, file, fork, &known),
-            Err(error) => Err(format!("its locks were not granted: {error}")),
+            Err(error) => Err(BlockRefusal::NotLocked(error.to_string())),
         };
         let session = self.session(fork.relation.database)?;
         // The locks go with the connection, too.
@@ -181,35 +173,36 @@ impl<'a> RunningTarget<'a> {
         file: &File,
         fork: RelationFork,
         known: &Known,
-    ) -> Result<(), String> {
+    ) -> Result<(), BlockRefusal> {
         if self.known(fork)? != *known {
-            return Err("the relation was changed meanwhile".to_owned());
+            return Err(BlockRefusal::RelationChanged);
         }
         if let Some(reason) = self.unfit_block(fork, page.block()) {
             return Err(reason);
         }
-        let now = page.read(file).map_err(|error| error.to_string())?;
+        let now = page.read(file).map_err(|error| BlockRefusal::Told(error.to_string()))?;
         if page.state(&now) != Some(PageState::Before) {
-            return Err("it was written since the plan was made".to_owned());
+            return Err(BlockRefusal::BlockChanged);
         }
         let after = unhex(page.after()).unwrap_or_default();
         let write = || {
             file.write_all_at(&after, page.at())?;
             file.sync_data()
         };
-        write().map_err(|error| format!("write {}: {error}", page.file().display()))?;
+        write().map_err(|error| BlockRefusal::NotWritten {
+            path: page.file().to_owned(),
+            error: error.to_string(),
+        })?;
         match (self.ask)(fork, page.block()) {
             BlockAnswer::Takes => Ok(()),
-            BlockAnswer::Refuses => Err("written, and the server refuses it still".to_owned()),
-            BlockAnswer::Unknown(why) => {
-                Err(format!("written, but the server could not be asked again: {why}"))
-            }
+            BlockAnswer::Refuses => Err(BlockRefusal::RefusedStill),
+            BlockAnswer::Unknown(why) => Err(BlockRefusal::NotAskedAgain(why)),
         }
     }
 }
 
 /// Pages that were not written while the server ran: their places in the undo file, and why.
-pub type NotWritten = Vec<(usize, String)>;
+pub type NotWritten = Vec<(usize, BlockRefusal)>;
 
 impl RepairUndo {
     /// Writes the pages while the server runs, each once it was found as it was when the plan was made
@@ -265,16 +258,11 @@ impl Known {
         })
     }
 
-    fn unfit(&self) -> Option<String> {
+    fn unfit(&self) -> Option<BlockRefusal> {
         if self.oid < FIRST_USER_OID {
-            return Some(CATALOG.to_owned());
+            return Some(BlockRefusal::Catalog);
         }
-        // `hashpage.c` reads pages that are there in modes that do not check them.
-        (self.access_method == "hash").then(|| {
-            "servers write pages of hash indexes without reading them: stop the server first, or \
-             REINDEX"
-                .to_owned()
-        })
+        (self.access_method == "hash").then_some(BlockRefusal::HashIndex)
     }
 
     /// Locks against truncation, new files and VACUUM. They keep no reader and no writer out, and no
@@ -359,7 +347,6 @@ impl From<Error> for RepairError {
 
 /// Relations with a lower OID are the system's (`FirstNormalObjectId`).
 const FIRST_USER_OID: u32 = 16384;
-const CATALOG: &str = "the system's catalogs are needed to connect: stop the server first";
 /// How long the WAL writer is waited for.
 const FLUSH: Duration = Duration::from_secs(10);
 /// How long before it is made to write what is there.

@@ -17,6 +17,7 @@ use pgtoll_wal::{BlockReferences, Lineage};
 use super::RepairError;
 use super::fetched::{FetchedPages, RebuiltPages};
 use super::proof::SourceHistory;
+use super::refusal::{BlockRefusal, SourceRefusal};
 use super::standby::{Replayed, RestartPoint};
 
 /// The relations' files of a data directory, found by their places and names.
@@ -138,7 +139,7 @@ impl PageSource {
         wal: Option<PathBuf>,
         target: &DataDirectory,
         lineage: &Lineage,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, SourceRefusal> {
         Self::of_copy(
             SourcePages::Fetched(pages),
             control,
@@ -156,19 +157,14 @@ impl PageSource {
         wal: Option<PathBuf>,
         target: &DataDirectory,
         lineage: &Lineage,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, SourceRefusal> {
         let Some(timeline_end) = lineage.end_of(timeline) else {
             let own = target.control.last_checkpoint.timeline;
-            return Err(format!(
-                "it is on timeline {timeline}, which is not known to lead to timeline {own} of the \
-                 cluster"
-            ));
+            return Err(SourceRefusal::OtherTimeline { timeline, own });
         };
-        if control.checkpoint > target.control.checkpoint {
-            return Err(format!(
-                "its last checkpoint, at {}, is behind the cluster's, at {}",
-                control.checkpoint, target.control.checkpoint
-            ));
+        let (checkpoint, own) = (control.checkpoint, target.control.checkpoint);
+        if checkpoint > own {
+            return Err(SourceRefusal::Ahead { checkpoint, own });
         }
         let last = control.last_checkpoint;
         let contains = contains.min(timeline_end);
@@ -204,13 +200,13 @@ impl PageSource {
         path: &Path,
         target: &DataDirectory,
         lineage: &Lineage,
-    ) -> Result<Result<Self, String>, RepairError> {
+    ) -> Result<Result<Self, SourceRefusal>, RepairError> {
         let data = DataDirectory::open(path)?;
         if let Some(reason) = foreign(&data, target) {
             return Ok(Err(reason));
         }
         if let Some(process) = data.server()? {
-            return Ok(Err(format!("a server runs on it: process {process}")));
+            return Ok(Err(SourceRefusal::Running(process)));
         }
         let left = match kind {
             RepairSourceKind::Backup => backup(&data),
@@ -231,7 +227,10 @@ impl PageSource {
     }
 
     /// Its past, seen beside the cluster's WAL; an error: they are not of one past.
-    pub(super) fn history(&self, wal: Option<&BlockReferences>) -> Result<SourceHistory, String> {
+    pub(super) fn history(
+        &self,
+        wal: Option<&BlockReferences>,
+    ) -> Result<SourceHistory, SourceRefusal> {
         let Self { contains, timeline_end, taken, .. } = *self;
         let Some((at, redo, time)) = self.checkpoint else {
             let (is_anchored, anchor) = (true, Lsn::MAX);
@@ -241,11 +240,7 @@ impl PageSource {
         let is_anchored = match wal.filter(is_read) {
             None => false,
             Some(wal) if wal.checkpoint_at(at) == Some((redo, time)) => true,
-            Some(_) => {
-                return Err(format!(
-                    "its last checkpoint, at {at}, is not in the cluster's WAL: it is of another past"
-                ));
-            }
+            Some(_) => return Err(SourceRefusal::OtherPast(at)),
         };
         let anchor = if self.goes_on { at } else { Lsn::MAX };
         Ok(SourceHistory { contains, timeline_end, taken, is_anchored, anchor })
@@ -257,68 +252,55 @@ impl PageSource {
         fork: RelationFork,
         block: u32,
         target: &File,
-    ) -> Result<Vec<u8>, String> {
+    ) -> Result<Vec<u8>, BlockRefusal> {
         let files = match &self.pages {
             SourcePages::Files(files) => files,
             SourcePages::Fetched(pages) => {
                 let page = pages.get(&(fork, block)).cloned();
-                return page.unwrap_or_else(|| Err("the source has no such block".to_owned()));
+                return page.unwrap_or(Err(BlockRefusal::NoBlock));
             }
         };
-        let read = files.read(fork, block).map_err(|error| format!("read the page: {error}"))?;
-        let (file, page) = read.ok_or("the source has no such block")?;
+        let unreadable = |error: io::Error| BlockRefusal::Unreadable(error.to_string());
+        let read = files.read(fork, block).map_err(unreadable)?;
+        let (file, page) = read.ok_or(BlockRefusal::NoBlock)?;
         let identity = |file: &File| file.metadata().map(|of| (of.dev(), of.ino())).ok();
         if identity(&file).is_none() || identity(&file) == identity(target) {
-            return Err("the source's file is the damaged one itself".to_owned());
+            return Err(BlockRefusal::DamagedFile);
         }
         Ok(page)
     }
 }
 
 /// Why a directory's pages are not comparable with the cluster's.
-fn foreign(data: &DataDirectory, target: &DataDirectory) -> Option<String> {
+fn foreign(data: &DataDirectory, target: &DataDirectory) -> Option<SourceRefusal> {
     let real = |of: &DataDirectory| fs::canonicalize(&of.path).ok();
     if real(data).is_none() || real(data) == real(target) {
-        return Some("it is the damaged cluster itself".to_owned());
+        return Some(SourceRefusal::Itself);
     }
-    let is_other = || {
-        (data.major != target.major)
-            .then(|| "its files are of another version or layout".to_owned())
-    };
+    let is_other = || (data.major != target.major).then_some(SourceRefusal::OtherLayout);
     foreign_control(&data.control, &target.control).or_else(is_other)
 }
 
 /// Why the pages of a directory with this control file are not comparable with the cluster's.
-pub(super) fn foreign_control(of: &ControlFile, own: &ControlFile) -> Option<String> {
+pub(super) fn foreign_control(of: &ControlFile, own: &ControlFile) -> Option<SourceRefusal> {
     if own.system_identifier != of.system_identifier {
-        return Some(format!(
-            "it is of another cluster: its system identifier is {}, not {}",
-            of.system_identifier, own.system_identifier
-        ));
+        let (found, own) = (of.system_identifier, own.system_identifier);
+        return Some(SourceRefusal::OtherCluster { found, own });
     }
     let layout = |of: &ControlFile| (of.block_bytes, of.file_blocks, of.catalog_version);
     if layout(of) != layout(own) {
-        return Some("its files are of another version or layout".to_owned());
+        return Some(SourceRefusal::OtherLayout);
     }
-    if of.checksum_version != 1 {
-        return Some(
-            "it has no data checksums, so that nothing shows its pages to be sound".to_owned(),
-        );
-    }
-    None
+    (of.checksum_version != 1).then_some(SourceRefusal::NoChecksums)
 }
 
 /// Up to where a base backup has all changes, and its timeline.
-fn backup(data: &DataDirectory) -> Result<(Lsn, u32), String> {
+fn backup(data: &DataDirectory) -> Result<(Lsn, u32), SourceRefusal> {
     let path = data.path.join("backup_label");
-    let label = pgtoll_files::read_to_string(&path, LABEL_BYTES_MAX).map_err(|error| {
-        format!(
-            "no backup_label ({error}): it is no base backup, or a server was started on it; stopped \
-             servers' files are taken with --from-stopped"
-        )
-    })?;
+    let label = pgtoll_files::read_to_string(&path, LABEL_BYTES_MAX);
+    let label = label.map_err(SourceRefusal::NoLabel)?;
     let start = backup_label_start(&label).filter(|start| *start > Lsn(0));
-    let start = start.ok_or("its backup_label does not say where the backup began")?;
+    let start = start.ok_or(SourceRefusal::LabelWithoutBegin)?;
     let timeline = label_timeline(&label);
     // The checkpoint of the begin is done when the copying begins: all before its redo point is in
     // the files.
@@ -334,10 +316,10 @@ pub(super) fn label_timeline(label: &str) -> Option<u32> {
 const LABEL_BYTES_MAX: u64 = 1 << 16;
 
 /// Up to where the files of a stopped server have all changes, and its timeline.
-fn stopped(data: &DataDirectory) -> Result<(Lsn, u32), String> {
+fn stopped(data: &DataDirectory) -> Result<(Lsn, u32), SourceRefusal> {
     let control = &data.control;
     if data.backup_start.is_some() {
-        return Err("it is a base backup: take it with --from-backup".to_owned());
+        return Err(SourceRefusal::BaseBackup);
     }
     let last = control.last_checkpoint;
     match control.state {
@@ -348,6 +330,6 @@ fn stopped(data: &DataDirectory) -> Result<(Lsn, u32), String> {
         {
             Ok((last.redo, last.timeline.max(control.minimum_recovery_timeline)))
         }
-        state => Err(format!("it was not stopped in good order: its state is \"{state}\"")),
+        state => Err(SourceRefusal::NotStopped(state)),
     }
 }

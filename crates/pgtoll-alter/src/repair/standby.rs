@@ -15,13 +15,14 @@ use pgtoll_wire::{Connection, Dsn, Error, Row};
 
 use super::DamagedBlock;
 use super::fetched::FetchedPages;
+use super::refusal::{BlockRefusal, SourceRefusal};
 
 /// A standby that pages can be taken from.
 #[derive(Debug)]
 pub(super) struct Standby {
     dsn: Dsn,
     main: Connection,
-    sessions: HashMap<u32, Result<Session, String>>,
+    sessions: HashMap<u32, Result<Session, BlockRefusal>>,
     timeline: u32,
     block_bytes: usize,
 }
@@ -44,7 +45,7 @@ impl Standby {
         dsn: &Dsn,
         target: &DataDirectory,
         lineage: &Lineage,
-    ) -> Result<Result<Self, String>, Error> {
+    ) -> Result<Result<Self, SourceRefusal>, Error> {
         let mut main = dsn.connect()?;
         main.execute(QUIETLY)?;
         let row = main.query_one(WHO)?;
@@ -54,10 +55,7 @@ impl Standby {
         let timeline = row.parse("timeline")?;
         if lineage.end_of(timeline).is_none() {
             let own = target.control.last_checkpoint.timeline;
-            return Ok(Err(format!(
-                "it is on timeline {timeline}, which is not known to lead to timeline {own} of the \
-                 cluster"
-            )));
+            return Ok(Err(SourceRefusal::OtherTimeline { timeline, own }));
         }
         let block_bytes = target.control.block_bytes as usize;
         let (dsn, sessions) = (dsn.clone(), HashMap::new());
@@ -113,66 +111,61 @@ impl Standby {
         damaged.iter().map(page).collect()
     }
 
-    fn page(&mut self, fork: RelationFork, block: u32) -> Result<Vec<u8>, String> {
-        let words = |error: Error| error.to_string();
+    fn page(&mut self, fork: RelationFork, block: u32) -> Result<Vec<u8>, BlockRefusal> {
         let block_bytes = self.block_bytes;
         let session = self.session(fork.relation.database)?;
         let relation = fork.relation;
-        let fork_name = fork.number.name().ok_or("an unknown fork")?;
+        let fork_name = fork.number.name().ok_or(BlockRefusal::UnknownFork)?;
         let sql = format!(
             "SELECT quote_literal(quote_ident(n.nspname) || '.' || quote_ident(c.relname)) AS name \
              FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
              WHERE c.oid = pg_filenode_relation({}, {})",
             relation.tablespace, relation.rel_number
         );
-        let rows = session.connection.query(&sql).map_err(words)?;
-        let row = rows.first().ok_or("the standby knows no relation with this file")?;
-        let name = row.text("name").map_err(words)?;
+        let rows = session.connection.query(&sql)?;
+        let row = rows.first().ok_or(BlockRefusal::UnknownRelation("standby"))?;
+        let name = row.text("name")?;
         let schema = &session.pageinspect;
         let sql = format!(
             "SELECT encode({schema}.get_raw_page({name}, '{fork_name}', {block}), 'hex') AS page"
         );
-        let row = session.connection.query_one(&sql).map_err(words)?;
-        let page = unhex(row.text("page").map_err(words)?).unwrap_or_default();
+        let row = session.connection.query_one(&sql)?;
+        let page = unhex(row.text("page")?).unwrap_or_default();
         if page.len() != block_bytes {
-            return Err(format!("the standby sent {} bytes for a page", page.len()));
+            return Err(BlockRefusal::Length(page.len()));
         }
         Ok(as_written(page, block))
     }
 
-    fn session(&mut self, database: u32) -> Result<&mut Session, String> {
+    fn session(&mut self, database: u32) -> Result<&mut Session, BlockRefusal> {
         if !self.sessions.contains_key(&database) {
             let opened = self.open_session(database);
             self.sessions.insert(database, opened);
         }
-        let session = self.sessions.get_mut(&database).ok_or("no session")?;
+        let session = self.sessions.get_mut(&database).ok_or(BlockRefusal::NoDatabase)?;
         session.as_mut().map_err(|why| why.clone())
     }
 
-    fn open_session(&mut self, database: u32) -> Result<Session, String> {
-        let words = |error: Error| error.to_string();
+    fn open_session(&mut self, database: u32) -> Result<Session, BlockRefusal> {
         let which = if database == 0 {
             "datname = current_database()".to_owned()
         } else {
             format!("oid = {database} AND datallowconn")
         };
         let sql = format!("SELECT datname FROM pg_database WHERE {which}");
-        let rows = self.main.query(&sql).map_err(words)?;
-        let row = rows.first().ok_or("the standby has no such database that takes connections")?;
-        let name = row.text("datname").map_err(words)?;
-        let mut connection = self.dsn.with_database(name).connect().map_err(words)?;
-        connection.execute(QUIETLY).map_err(words)?;
+        let rows = self.main.query(&sql)?;
+        let row = rows.first().ok_or(BlockRefusal::NoDatabase)?;
+        let name = row.text("datname")?;
+        let mut connection = self.dsn.with_database(name).connect()?;
+        connection.execute(QUIETLY)?;
         // A standby that zeroes what it cannot read has no page to give.
         let strictly = "SET zero_damaged_pages = off; SET ignore_checksum_failure = off";
-        connection.execute(strictly).map_err(words)?;
-        let rows = connection.query(PAGEINSPECT).map_err(words)?;
+        connection.execute(strictly)?;
+        let rows = connection.query(PAGEINSPECT)?;
         let Some(row) = rows.first() else {
-            return Err(format!(
-                "the extension pageinspect is not in the standby's database {name}: CREATE EXTENSION \
-                 pageinspect there, on the primary"
-            ));
+            return Err(BlockRefusal::NoPageinspect(name.to_owned()));
         };
-        let pageinspect = row.text("schema").map_err(words)?.to_owned();
+        let pageinspect = row.text("schema")?.to_owned();
         Ok(Session { connection, pageinspect })
     }
 }
@@ -197,28 +190,21 @@ fn as_written(mut page: Vec<u8>, block: u32) -> Vec<u8> {
 }
 
 /// Why its pages are not comparable with the cluster's.
-fn foreign(row: &Row, target: &DataDirectory) -> Result<Option<String>, Error> {
+fn foreign(row: &Row, target: &DataDirectory) -> Result<Option<SourceRefusal>, Error> {
     let own = &target.control;
     let cluster = row.parse::<i64>("system_identifier")?.cast_unsigned();
     if cluster != own.system_identifier {
-        return Ok(Some(format!(
-            "it is of another cluster: its system identifier is {cluster}, not {}",
-            own.system_identifier
-        )));
+        let (found, own) = (cluster, own.system_identifier);
+        return Ok(Some(SourceRefusal::OtherCluster { found, own }));
     }
     if row.text("standby")? != "t" {
-        return Ok(Some("it is no standby: it is not in recovery".to_owned()));
+        return Ok(Some(SourceRefusal::NoStandby));
     }
     let layout = (row.parse::<u32>("catalogs")?, row.parse::<u32>("block_bytes")?);
     if layout != (own.catalog_version, own.block_bytes) {
-        return Ok(Some("its files are of another version or layout".to_owned()));
+        return Ok(Some(SourceRefusal::OtherLayout));
     }
-    if row.text("checksums")? != "on" {
-        return Ok(Some(
-            "it has no data checksums, so that nothing shows its pages to be sound".to_owned(),
-        ));
-    }
-    Ok(None)
+    Ok((row.text("checksums")? != "on").then_some(SourceRefusal::NoChecksums))
 }
 
 /// How long a standby that goes on is waited for.

@@ -10,6 +10,7 @@ use pgtoll_format::{CONTROL_FILE_BYTES, ControlFile, Lsn, RelationFork};
 use pgtoll_wal::{Lineage, Packing, TarMemberKind, TarStream};
 
 use super::fetched::FetchedPages;
+use super::refusal::SourceRefusal;
 use super::source::{PageSource, RelationBlocks, foreign_control, label_timeline};
 use super::{DamagedBlock, RepairError};
 
@@ -54,18 +55,18 @@ pub(super) fn open(
     target: &DataDirectory,
     lineage: &Lineage,
     damaged: &[DamagedBlock],
-) -> Result<Result<PageSource, String>, RepairError> {
+) -> Result<Result<PageSource, SourceRefusal>, RepairError> {
     let blocks = RelationBlocks::of(target);
     let wanted = wanted_blocks(&blocks, &target.path, damaged);
     let mut found = TarContents::default();
     for tar in tars {
         let read = read_tar(tar, &wanted, blocks.block_bytes(), &mut found);
         if let Err(error) = read {
-            return Ok(Err(format!("read {}: {error}", tar.display())));
+            return Ok(Err(SourceRefusal::Tar { path: tar.clone(), error }));
         }
     }
     let Some(bytes) = found.control else {
-        return Ok(Err("it has no global/pg_control".to_owned()));
+        return Ok(Err(SourceRefusal::NoControlFile));
     };
     let control = ControlFile::read(&bytes).map_err(|source| {
         let path = path.join("global/pg_control");
@@ -75,10 +76,10 @@ pub(super) fn open(
         return Ok(Err(reason));
     }
     let Some(label) = found.label else {
-        return Ok(Err("no backup_label: it is no base backup".to_owned()));
+        return Ok(Err(SourceRefusal::NoLabelInTars));
     };
     let Some(start) = backup_label_start(&label).filter(|start| *start > Lsn(0)) else {
-        return Ok(Err("its backup_label does not say where the backup began".to_owned()));
+        return Ok(Err(SourceRefusal::LabelWithoutBegin));
     };
     let timeline = label_timeline(&label).unwrap_or(control.last_checkpoint.timeline);
     let wal = wal_beside(path);

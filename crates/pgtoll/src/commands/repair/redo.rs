@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pgtoll_alter::{RebuiltPages, RedoPlan};
+use pgtoll_alter::{RebuiltPages, RedoPlan, RedoRefusal};
 use pgtoll_cluster::{Confinement, Finder, Guard, GuardOptions, ServerUser};
 use pgtoll_interrupt::Interrupt;
 
@@ -21,8 +21,8 @@ pub(super) struct Redo<'a> {
 
 impl Redo<'_> {
     /// The pages, or why there are none.
-    pub(super) fn rebuild(&self, plan: &RedoPlan) -> Result<RebuiltPages, String> {
-        self.replay(plan).map_err(|error| format!("{error:#}"))
+    pub(super) fn rebuild(&self, plan: &RedoPlan) -> Result<RebuiltPages, RedoRefusal> {
+        self.replay(plan).map_err(|error| RedoRefusal::NoServer(format!("{error:#}")))
     }
 
     fn replay(&self, plan: &RedoPlan) -> anyhow::Result<RebuiltPages> {
