@@ -15,12 +15,13 @@ impl DrillSource {
     /// `REPOSITORY/archive/STANZA`.
     pub fn open_pgbackrest(path: &Path) -> Result<Self, DrillError> {
         let path = std::path::absolute(path).map_err(DrillError::read(path))?;
-        let unread = |reason| DrillError::Unread { path: path.clone(), reason };
+        let unread = |reason: String| DrillError::Unread { path: path.clone(), reason };
         let file = path.join(PGBACKREST_MANIFEST);
         let text =
             pgtoll_files::read(&file, MANIFEST_BYTES_MAX).map_err(DrillError::read(&file))?;
         let label = path.file_name().unwrap_or_default().to_string_lossy();
-        let manifest = PgBackRestManifest::parse(&text, &label).map_err(unread)?;
+        let manifest =
+            PgBackRestManifest::parse(&text, &label).map_err(|error| unread(error.to_string()))?;
         let major = manifest.major.ok_or_else(|| DrillError::NoVersion { path: path.clone() })?;
         let (stop, is_online) = (manifest.stop, manifest.is_online);
         let stanza = path.parent().unwrap_or(&path);
@@ -50,7 +51,7 @@ impl DrillSource {
         let info = pgtoll_files::read(&file, INFO_BYTES_MAX).map_err(DrillError::read(&file))?;
         let tablespaces = barman_tablespaces(&info);
         let tablespaces = tablespaces
-            .map_err(|reason| DrillError::Unread { path: path.clone(), reason })?
+            .map_err(|error| DrillError::Unread { path: path.clone(), reason: error.to_string() })?
             .into_iter()
             .collect();
         let Some(files) = TarFiles::of_barman(&path, tablespaces)? else {

@@ -191,12 +191,14 @@ fn incomplete(
 ) -> Result<Option<String>, StoreError> {
     let Some(manifest) = &backup.manifest else { return Ok(None) };
     let text = store.read(&manifest.url, MANIFEST_BYTES_MAX)?;
-    let found = PgBackRestManifest::parse(&text, &backup.id).and_then(|manifest| {
-        let stanza = stanza_of(&backup.url);
-        let objects = objects_of(&manifest, &stanza, listed, &|_| true)?;
-        let beside = objects_of(&manifest, &stanza, listed, &describes_backup)?;
-        Ok((manifest.packing, objects, beside))
-    });
+    let found = PgBackRestManifest::parse(&text, &backup.id)
+        .map_err(|error| error.to_string())
+        .and_then(|manifest| {
+            let stanza = stanza_of(&backup.url);
+            let objects = objects_of(&manifest, &stanza, listed, &|_| true)?;
+            let beside = objects_of(&manifest, &stanza, listed, &describes_backup)?;
+            Ok((manifest.packing, objects, beside))
+        });
     Ok(match found {
         Ok((packing, objects, beside)) => {
             (backup.packing, backup.objects, backup.beside) = (Some(packing), objects, beside);
@@ -224,7 +226,7 @@ fn delta(backup: &StoredBackup, sentinel: &[u8]) -> Option<String> {
 fn unfinished(backup: &StoredBackup, info: &[u8]) -> Option<String> {
     let tablespaces = match barman_tablespaces(info) {
         Ok(tablespaces) => tablespaces,
-        Err(reason) => return Some(reason),
+        Err(error) => return Some(error.to_string()),
     };
     let is_there =
         |oid: u32| backup.objects.iter().any(|tar| tablespace_of(tar.url.name()) == Some(oid));

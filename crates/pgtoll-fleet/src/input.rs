@@ -11,7 +11,7 @@ use pgtoll_format::hex;
 use pgtoll_record::FleetLayout;
 use pgtoll_store::{ObjectReader, Store, StoreUrl, StoredObject};
 use pgtoll_verify::{
-    OpenInput, PgBackRestFile, PgBackRestManifest, TarBackup, TarInput, describes_backup,
+    OpenInput, PgBackRestFile, PgBackRestManifest, TarBackup, TarInput, UnreadTar, describes_backup,
 };
 use pgtoll_wal::Packing;
 use sha1::{Digest as _, Sha1};
@@ -61,14 +61,11 @@ pub(crate) fn tars_of(
     let tars = TarBackup::of_inputs(&backup.url.to_string(), inputs, manifest);
     let tars = tars.and_then(|tars| tars.with_beside(beside));
     let tars = tars.map(|tars| tars.with_wal(archive_of(backup, store, failure)));
-    tars.map_err(|name| {
-        let reason = format!("{name} is packed in a way that pgtoll does not read");
-        FleetError::Unread { url: backup.url.clone(), reason }
-    })
+    tars.map_err(|error| FleetError::Unread { url: backup.url.clone(), reason: error.to_string() })
 }
 
-/// A tar on standard input, packed or not. An error is a name that is not a tar's.
-pub fn standard_input() -> Result<TarBackup, String> {
+/// A tar on standard input, packed or not.
+pub fn standard_input() -> Result<TarBackup, UnreadTar> {
     let input = TarInput {
         name: "-".to_owned(),
         file_name: "stdin.tar".to_owned(),
@@ -163,14 +160,14 @@ fn pgbackrest_files(
     backup: &StoredBackup,
     store: &Store,
 ) -> Result<(Vec<StoredFile>, Vec<StoredFile>), FleetError> {
-    let unread = |reason| FleetError::Unread { url: backup.url.clone(), reason };
+    let unread = |reason: String| FleetError::Unread { url: backup.url.clone(), reason };
     let Some(manifest) = &backup.manifest else { return Ok((Vec::new(), Vec::new())) };
     let mut text = Vec::new();
     // Under the condition that it is the one of the plan.
     let read = store.reader(manifest)?.take(MANIFEST_BYTES_MAX).read_to_end(&mut text);
     read.map_err(|error| unread(error.to_string()))?;
     let PgBackRestManifest { packing, files, .. } =
-        PgBackRestManifest::parse(&text, &backup.id).map_err(unread)?;
+        PgBackRestManifest::parse(&text, &backup.id).map_err(|error| unread(error.to_string()))?;
     let stanza = stanza_of(&backup.url);
     let by_url = |objects: &'_ [StoredObject]| -> BTreeMap<StoreUrl, StoredObject> {
         objects.iter().map(|object| (object.url.clone(), object.clone())).collect()

@@ -36,8 +36,8 @@ mod work;
 mod zeros;
 
 pub use backup::{
-    BackupWal, FindSegments, OpenInput, TarBackup, TarChecks, TarInput, VerifiedTars, WalAtHand,
-    WalPlace, WalStretch, describes_backup, verify_tars,
+    BackupWal, FindSegments, OpenInput, TarBackup, TarChecks, TarInput, UnreadTar, VerifiedTars,
+    WalAtHand, WalPlace, WalStretch, describes_backup, verify_tars,
 };
 pub use defect::{
     BlockFinding, Defect, DefectCounts, Evidence, LayoutDefect, StaleClaim, Unsettled,
@@ -52,7 +52,7 @@ pub use manifest::{FileDefect, ManifestCompared, WrongFile, bytes_in_manifest};
 pub use mapped::Window;
 pub use online::{
     ImagesInWal, Pauses, RealPauses, RunningServer, RunningSettings, ServerAnswer, WalHorizon,
-    Witness, verify_running,
+    WalImagesError, Witness, verify_running,
 };
 pub use page::page_verdict;
 pub use page_file::{PageFileError, page_checksums_record, page_difference_record, page_record};
@@ -61,8 +61,9 @@ pub use patrol::{
     rate_in_time,
 };
 pub use repository::{
-    PGBACKREST_MANIFEST, PgBackRestFile, PgBackRestManifest, PgBackRestPlace, WalGSentinel,
-    barman_stop, barman_tablespaces, is_pgbackrest_label, pgbackrest_label_time, wal_g_sentinel,
+    BarmanInfoError, PGBACKREST_MANIFEST, PgBackRestFile, PgBackRestManifest,
+    PgBackRestManifestError, PgBackRestPlace, WalGSentinel, barman_stop, barman_tablespaces,
+    is_pgbackrest_label, pgbackrest_label_time, wal_g_sentinel,
 };
 pub use resume::{ResumeError, ResumeJournal};
 pub use settings::{VerifyProgress, VerifySettings};

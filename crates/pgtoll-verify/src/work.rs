@@ -1,5 +1,6 @@
 //! The threads that read and judge.
 
+use std::io;
 use std::mem;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -187,7 +188,7 @@ pub(super) struct Reader<'a> {
 }
 
 /// A file, or why it cannot be opened.
-type Opened<'a> = Result<Box<dyn ReadAt + 'a>, String>;
+type Opened<'a> = io::Result<Box<dyn ReadAt + 'a>>;
 
 impl<'a> Reader<'a> {
     fn new(work: &'a Work<'a>) -> Self {
@@ -230,7 +231,6 @@ impl<'a> Reader<'a> {
             // The one before is closed first.
             self.open = None;
             let opened = self.work.disk.open(&self.work.files.path(file));
-            let opened = opened.map_err(|error| error.to_string());
             self.open = Some((file, opened));
             self.file = self.work.files.file(file);
             (self.map, self.is_map_known) = (None, false);
@@ -241,7 +241,7 @@ impl<'a> Reader<'a> {
         let (open, mut buffer) = (self.open.take(), mem::take(&mut self.buffer));
         match &open {
             Some((_, Ok(open))) => self.piece(&**open, &mut buffer, from, to),
-            Some((_, Err(error))) => self.unreadable(from, to, error.clone()),
+            Some((_, Err(error))) => self.unreadable(from, to, error.to_string()),
             None => {}
         }
         (self.open, self.buffer) = (open, buffer);

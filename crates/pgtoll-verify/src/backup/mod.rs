@@ -105,13 +105,12 @@ impl TarBackup {
     }
 
     /// The tars of a backup that are no files, and the manifest beside them: `name` is what the backup
-    /// is called in records. An error is the name of an input that is not called like a tar, or is
-    /// packed in a way that pgtoll does not read.
+    /// is called in records.
     pub fn of_inputs(
         name: &str,
         inputs: Vec<TarInput>,
         manifest: Option<Arc<dyn OpenInput>>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, UnreadTar> {
         let mut tars = tars_of(inputs)?;
         tars.sort_by_key(|tar| (tar.tablespace, tar.path.clone()));
         Ok(Self { path: PathBuf::from(name), tars, beside: Vec::new(), manifest, wal: None })
@@ -120,7 +119,7 @@ impl TarBackup {
     /// The same as a part of a backup, of which these are other tars. Where pages of the part look wrong
     /// and it has no control file or no `backup_label`, they are read for these, in this order, and not
     /// further than until both are found.
-    pub fn with_beside(self, inputs: Vec<TarInput>) -> Result<Self, String> {
+    pub fn with_beside(self, inputs: Vec<TarInput>) -> Result<Self, UnreadTar> {
         Ok(Self { beside: tars_of(inputs)?, ..self })
     }
 
@@ -157,11 +156,16 @@ impl TarBackup {
     }
 }
 
-fn tars_of(inputs: Vec<TarInput>) -> Result<Vec<TarFile>, String> {
+/// An input that is not called like a tar, or is packed in another way: its name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} is packed in a way that pgtoll does not read")]
+pub struct UnreadTar(pub String);
+
+fn tars_of(inputs: Vec<TarInput>) -> Result<Vec<TarFile>, UnreadTar> {
     let tar = |input: TarInput| {
         let name = input.name.clone();
         let tar = TarFile::of_input(input).filter(|tar| tar.packing != Packing::Unread);
-        tar.ok_or(name)
+        tar.ok_or(UnreadTar(name))
     };
     inputs.into_iter().map(tar).collect()
 }

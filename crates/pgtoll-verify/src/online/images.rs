@@ -9,7 +9,9 @@ use pgtoll_format::wal::rmgr::XLOG_FPW_CHANGE;
 use pgtoll_format::wal::{Parts, Record, RecordType};
 use pgtoll_format::{Lsn, RelationFork};
 
-use pgtoll_wal::{Collect, End, scan_with, segments};
+use pgtoll_wal::{Collect, End, WalReadError, scan_with, segments};
+
+use crate::defect::Unsettled;
 
 /// What the WAL has of some blocks.
 #[derive(Clone, Debug)]
@@ -21,6 +23,20 @@ pub struct ImagesInWal {
     pub to: Lsn,
     /// All of it is from a time when `full_page_writes` was on.
     pub full_page_writes: bool,
+}
+
+/// Why it is not known which images the WAL has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WalImagesError {
+    /// Its files cannot be read, or end in the middle of a record.
+    #[error("{0}")]
+    Unread(String),
+    /// The place from which on it is wanted is not in the files that are there.
+    #[error("it does not reach back to {0}")]
+    BeginsLater(Lsn),
+    /// No server says where it is.
+    #[error("{0}")]
+    NoServer(Unsettled),
 }
 
 impl Default for ImagesInWal {
@@ -36,16 +52,10 @@ pub(super) fn images_in_wal(
     from: Lsn,
     segment_bytes: u32,
     threads: usize,
-) -> Result<ImagesInWal, String> {
-    let mut why = String::new();
+) -> Result<ImagesInWal, WalImagesError> {
+    let read = || read_once(data, of, from, segment_bytes, threads);
     // A running server renames and writes segments while they are read.
-    for _ in 0..READS {
-        match read_once(data, of, from, segment_bytes, threads) {
-            Ok(images) => return Ok(images),
-            Err(error) => why = error,
-        }
-    }
-    Err(why)
+    (1..READS).fold(read(), |found, _| found.or_else(|_| read()))
 }
 
 fn read_once(
@@ -54,8 +64,9 @@ fn read_once(
     from: Lsn,
     segment_bytes: u32,
     threads: usize,
-) -> Result<ImagesInWal, String> {
-    let mut files = segments(&[data.join("pg_wal")]).map_err(|error| error.to_string())?;
+) -> Result<ImagesInWal, WalImagesError> {
+    let unread = |error: WalReadError| WalImagesError::Unread(error.to_string());
+    let mut files = segments(&[data.join("pg_wal")]).map_err(unread)?;
     let segment_bytes = u64::from(segment_bytes.max(1));
     let first = from.align_down(segment_bytes);
     files.retain(|file| file.name.begin(segment_bytes) >= first);
@@ -64,15 +75,15 @@ fn read_once(
         let (wanted, last) = (wanted.clone(), HashMap::new());
         Finder { wanted, from, last, was_off: false }
     };
-    let (summary, end) = scan_with(&files, threads, new, &mut |_| ControlFlow::Continue(()))
-        .map_err(|error| error.to_string())?;
+    let (summary, end) =
+        scan_with(&files, threads, new, &mut |_| ControlFlow::Continue(())).map_err(unread)?;
     match (summary.from, summary.to, &end) {
         (Some(begin), Some(to), End::Own(_) | End::Complete) if begin <= from => {
             let Finder { last, was_off, .. } = summary.collected;
             Ok(ImagesInWal { last, to, full_page_writes: !was_off })
         }
-        (_, _, End::Own(_) | End::Complete) => Err(format!("it does not reach back to {from}")),
-        _ => Err(end.to_string()),
+        (_, _, End::Own(_) | End::Complete) => Err(WalImagesError::BeginsLater(from)),
+        _ => Err(WalImagesError::Unread(end.to_string())),
     }
 }
 

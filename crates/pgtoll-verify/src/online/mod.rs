@@ -24,7 +24,7 @@ use std::time::Duration;
 use pgtoll_datadir::DataDirectory;
 use pgtoll_format::{ClusterState, RelFileLocator};
 
-pub use images::ImagesInWal;
+pub use images::{ImagesInWal, WalImagesError};
 pub use pauses::{Pauses, RealPauses};
 pub use server::RunningServer;
 pub use witness::{ServerAnswer, WalHorizon, Witness};

@@ -6,7 +6,7 @@ use pgtoll_datadir::{Attached, DataDirectory, Postmaster, control_file};
 use pgtoll_format::{ClusterState, ForkNumber, Lsn, RelationFork};
 use pgtoll_wire::{Connection, Dsn, Error, Row};
 
-use super::images::{ImagesInWal, images_in_wal};
+use super::images::{ImagesInWal, WalImagesError, images_in_wal};
 use super::witness::{ServerAnswer, WalHorizon, Witness};
 use crate::defect::Unsettled;
 
@@ -136,7 +136,7 @@ impl Witness for RunningServer {
         &mut self,
         of: &HashSet<(RelationFork, u32)>,
         from: Lsn,
-    ) -> Result<ImagesInWal, String> {
+    ) -> Result<ImagesInWal, WalImagesError> {
         let segment_bytes = self.data.control.wal_segment_bytes;
         images_in_wal(&self.data.path, of, from, segment_bytes, self.threads)
     }

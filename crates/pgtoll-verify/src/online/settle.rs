@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use pgtoll_format::{Fault, ForkNumber, Lsn, RelationFork};
 
-use super::images::ImagesInWal;
+use super::images::{ImagesInWal, WalImagesError};
 use super::pauses::Pauses;
 use super::suspect::{Bad, Blocks, Suspect, Watched, watch};
 use super::witness::{ServerAnswer, WalHorizon, Witness};
@@ -88,7 +88,7 @@ impl Settling<'_> {
         &mut self,
         suspect: Suspect,
         horizon: WalHorizon,
-        images: &Result<ImagesInWal, String>,
+        images: &Result<ImagesInWal, WalImagesError>,
     ) -> Option<(Suspect, Lsn)> {
         let verdict = self.judged(&suspect, horizon, images);
         if verdict == Verdict::Damaged {
@@ -103,7 +103,7 @@ impl Settling<'_> {
                 return Some((suspect, until));
             }
             (Verdict::LookIntoWal, Err(error)) => {
-                self.unsettled(&suspect, Unsettled::NoWal(error.clone()));
+                self.unsettled(&suspect, Unsettled::NoWal(error.to_string()));
             }
             (Verdict::LookIntoWal, Ok(images)) => {
                 self.unsettled(&suspect, Unsettled::NoWal(format!("it ends at {}", images.to)));
@@ -134,7 +134,7 @@ impl Settling<'_> {
         &self,
         suspect: &Suspect,
         horizon: WalHorizon,
-        images: &Result<ImagesInWal, String>,
+        images: &Result<ImagesInWal, WalImagesError>,
     ) -> Verdict {
         let bad = suspect.bad;
         if !suspect.is_steady() {
@@ -179,7 +179,11 @@ impl Settling<'_> {
     }
 
     /// Images of those that only the WAL decides.
-    fn images(&mut self, left: &[Suspect], horizon: WalHorizon) -> Result<ImagesInWal, String> {
+    fn images(
+        &mut self,
+        left: &[Suspect],
+        horizon: WalHorizon,
+    ) -> Result<ImagesInWal, WalImagesError> {
         let is_open = |of: &&Suspect| {
             of.is_steady() && self.by_lsn(of.fork, of.bad, horizon) == Verdict::LookIntoWal
         };

@@ -39,7 +39,7 @@ impl Pauses for NoPauses {
 struct Fixed {
     /// One after the other; the last one stays.
     moments: Vec<Result<WalHorizon, Unsettled>>,
-    images: Result<ImagesInWal, String>,
+    images: Result<ImagesInWal, WalImagesError>,
     said: ServerAnswer,
 }
 
@@ -52,7 +52,7 @@ impl Witness for Fixed {
         &mut self,
         of: &HashSet<(RelationFork, u32)>,
         from: Lsn,
-    ) -> Result<ImagesInWal, String> {
+    ) -> Result<ImagesInWal, WalImagesError> {
         assert_eq!(from, REDO);
         let mut images = self.images.clone()?;
         images.last.retain(|key, _| of.contains(key));
@@ -178,7 +178,8 @@ fn what_is_not_known_is_not_concluded() {
     let short = |witness: &mut Fixed| witness.images.as_mut().unwrap().to = REDO;
     let ends = format!("it ends at {REDO}");
     check(BETWEEN, "16384", short, Some(Unsettled::NoWal(ends)));
-    let unread = |witness: &mut Fixed| witness.images = Err("gone".to_owned());
+    let unread =
+        |witness: &mut Fixed| witness.images = Err(WalImagesError::Unread("gone".to_owned()));
     check(BETWEEN, "16384", unread, Some(Unsettled::NoWal("gone".to_owned())));
     check(REDO, "16384", unread, None);
     let down = || Unsettled::NotReady("down".to_owned());

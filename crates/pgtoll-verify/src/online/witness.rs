@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use pgtoll_format::{Lsn, RelationFork};
 
-use super::images::ImagesInWal;
+use super::images::{ImagesInWal, WalImagesError};
 use crate::defect::Unsettled;
 
 /// Knows how far the WAL is, which images it has, and whether the server accepts a block.
@@ -18,7 +18,7 @@ pub trait Witness {
         &mut self,
         of: &HashSet<(RelationFork, u32)>,
         from: Lsn,
-    ) -> Result<ImagesInWal, String>;
+    ) -> Result<ImagesInWal, WalImagesError>;
 
     /// Has the server read a block from the disk, if it can be made to.
     fn ask(&mut self, fork: RelationFork, block: u32) -> ServerAnswer;

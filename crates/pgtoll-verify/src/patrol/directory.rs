@@ -21,7 +21,7 @@ use crate::listing::{Listing, Position};
 use crate::maps::MapRule;
 use crate::online::{
     ImagesInWal, Pauses, RealPauses, RunningServer, RunningSettings, ServerAnswer, WalHorizon,
-    Witness, as_running, is_gone, is_still_unlisted, read_running,
+    WalImagesError, Witness, as_running, is_gone, is_still_unlisted, read_running,
 };
 use crate::record::page_finding;
 use crate::settings::VerifyProgress;
@@ -356,8 +356,8 @@ impl Witness for LazyServer<'_> {
         &mut self,
         of: &HashSet<(RelationFork, u32)>,
         from: Lsn,
-    ) -> Result<ImagesInWal, String> {
-        self.server().map_err(|why| why.to_string())?.images(of, from)
+    ) -> Result<ImagesInWal, WalImagesError> {
+        self.server().map_err(WalImagesError::NoServer)?.images(of, from)
     }
 
     fn ask(&mut self, fork: RelationFork, block: u32) -> ServerAnswer {

@@ -2,14 +2,28 @@
 
 use pgtoll_format::Lsn;
 
-/// The tablespaces that a finished backup has, by their OIDs; an error says why it is not finished.
-pub fn barman_tablespaces(info: &[u8]) -> Result<Vec<u32>, String> {
+/// Why a backup of barman is not read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BarmanInfoError {
+    /// It goes on, or failed.
+    #[error("backup.info has status {0}")]
+    Unfinished(String),
+    /// It was cut short, or is something else.
+    #[error("backup.info has no status")]
+    NoStatus,
+    /// Not as Python writes it.
+    #[error("backup.info lists tablespaces in a way that is not known")]
+    Tablespaces,
+}
+
+/// The tablespaces that a finished backup has, by their OIDs.
+pub fn barman_tablespaces(info: &[u8]) -> Result<Vec<u32>, BarmanInfoError> {
     let info = String::from_utf8_lossy(info);
     match value_in(&info, "status") {
         Some("DONE") => tablespaces_in(value_in(&info, "tablespaces").unwrap_or("None"))
-            .ok_or_else(|| "backup.info lists tablespaces in a way that is not known".to_owned()),
-        Some(status) => Err(format!("backup.info has status {status}")),
-        None => Err("backup.info has no status".to_owned()),
+            .ok_or(BarmanInfoError::Tablespaces),
+        Some(status) => Err(BarmanInfoError::Unfinished(status.to_owned())),
+        None => Err(BarmanInfoError::NoStatus),
     }
 }
 
@@ -69,7 +83,7 @@ mod tests {
         assert_eq!(barman_stop(info.as_bytes()), Some(Lsn(0x0400_0138)));
         let begun = info.replace("status=DONE", "status=STARTED");
         let error = barman_tablespaces(begun.as_bytes()).unwrap_err();
-        assert_eq!(error, "backup.info has status STARTED");
+        assert_eq!(error.to_string(), "backup.info has status STARTED");
     }
 
     proptest! {

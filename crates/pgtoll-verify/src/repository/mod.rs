@@ -5,9 +5,9 @@ mod barman;
 mod pgbackrest;
 mod wal_g;
 
-pub use barman::{barman_stop, barman_tablespaces};
+pub use barman::{BarmanInfoError, barman_stop, barman_tablespaces};
 pub use pgbackrest::{
-    PGBACKREST_MANIFEST, PgBackRestFile, PgBackRestManifest, PgBackRestPlace, is_pgbackrest_label,
-    pgbackrest_label_time,
+    PGBACKREST_MANIFEST, PgBackRestFile, PgBackRestManifest, PgBackRestManifestError,
+    PgBackRestPlace, is_pgbackrest_label, pgbackrest_label_time,
 };
 pub use wal_g::{WalGSentinel, wal_g_sentinel};

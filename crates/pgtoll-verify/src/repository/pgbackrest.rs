@@ -74,34 +74,61 @@ pub fn pgbackrest_label_time(label: &str) -> &str {
     time.trim_end_matches(['F', 'D', 'I'])
 }
 
+/// Why a manifest of pgBackRest cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PgBackRestManifestError {
+    /// With a passphrase of the repository.
+    #[error("encrypted: restore it with pgBackRest, and verify that")]
+    Encrypted,
+    /// Of UTF-8.
+    #[error("{PGBACKREST_MANIFEST} is no text: is it encrypted?")]
+    NoText,
+    /// Its checksum is written last.
+    #[error("{PGBACKREST_MANIFEST} does not end with its checksum: it was cut short")]
+    CutShort,
+    /// Or of none.
+    #[error("{PGBACKREST_MANIFEST} is not that of {label}")]
+    OtherBackup {
+        /// The backup that was wanted.
+        label: String,
+    },
+    /// `option-compress-type` is missing.
+    #[error("{PGBACKREST_MANIFEST} does not say how files are packed")]
+    NoPacking,
+    /// As `option-compress-type` calls it.
+    #[error("compressed with {0}, which pgtoll does not read")]
+    OtherPacking(String),
+    /// Its beginning.
+    #[error("{PGBACKREST_MANIFEST} has a line that is not understood: {0}")]
+    Line(String),
+    /// This file is, by `repo-block`.
+    #[error("{0} is stored in blocks (repo-block), which pgtoll does not read")]
+    StoredInBlocks(String),
+}
+
 impl PgBackRestManifest {
-    /// Of a backup with this label; an error says why it cannot be read.
-    pub fn parse(text: &[u8], label: &str) -> Result<Self, String> {
+    /// Of a backup with this label.
+    pub fn parse(text: &[u8], label: &str) -> Result<Self, PgBackRestManifestError> {
         if text.starts_with(b"Salted__") {
-            return Err("encrypted: restore it with pgBackRest, and verify that".to_owned());
+            return Err(PgBackRestManifestError::Encrypted);
         }
-        let text = std::str::from_utf8(text)
-            .map_err(|_| format!("{PGBACKREST_MANIFEST} is no text: is it encrypted?"))?;
+        let text = std::str::from_utf8(text).map_err(|_| PgBackRestManifestError::NoText)?;
         // Its checksum is written last: without it the list of files may be cut.
         let last = text.lines().next_back().unwrap_or_default();
         if !last.starts_with("backrest-checksum=") {
-            return Err(format!(
-                "{PGBACKREST_MANIFEST} does not end with its checksum: it was cut short"
-            ));
+            return Err(PgBackRestManifestError::CutShort);
         }
         let lines = ManifestLines::of(text);
         if !lines.is_manifest || lines.label != Some(label) {
-            return Err(format!("{PGBACKREST_MANIFEST} is not that of {label}"));
+            return Err(PgBackRestManifestError::OtherBackup { label: label.to_owned() });
         }
-        let ending = lines
-            .ending
-            .ok_or_else(|| format!("{PGBACKREST_MANIFEST} does not say how files are packed"))?;
+        let ending = lines.ending.ok_or(PgBackRestManifestError::NoPacking)?;
         let (packing, ending) = match ending {
             "none" => (Packing::Plain, ""),
             "gz" => (Packing::Gzip, ".gz"),
             "lz4" => (Packing::Lz4, ".lz4"),
             "zst" => (Packing::Zstd, ".zst"),
-            other => return Err(format!("compressed with {other}, which pgtoll does not read")),
+            other => return Err(PgBackRestManifestError::OtherPacking(other.to_owned())),
         };
         let files = lines.files.iter().map(|line| file(line, label, ending));
         let directories = lines.directories.iter().filter_map(|line| directory(line).transpose());
@@ -187,13 +214,13 @@ struct FileLine {
 }
 
 /// The key of a line, and its value.
-fn key_and_value(line: &str) -> Result<(&str, &str), String> {
+fn key_and_value(line: &str) -> Result<(&str, &str), PgBackRestManifestError> {
     let at = line.find("={").ok_or_else(|| not_understood(line))?;
     Ok((&line[..at], &line[at + 1..]))
 }
 
-fn not_understood(line: &str) -> String {
-    format!("{PGBACKREST_MANIFEST} has a line that is not understood: {line:.80}")
+fn not_understood(line: &str) -> PgBackRestManifestError {
+    PgBackRestManifestError::Line(line.chars().take(80).collect())
 }
 
 /// The manifest is as much another's as any other object: no name in it leads out of the stanza.
@@ -206,7 +233,7 @@ fn below_data(key: &str) -> &str {
 }
 
 /// A directory; `None`: the data directory itself.
-fn directory(line: &str) -> Result<Option<String>, String> {
+fn directory(line: &str) -> Result<Option<String>, PgBackRestManifestError> {
     let (key, _) = key_and_value(line)?;
     if !is_inside(key) {
         return Err(not_understood(line));
@@ -220,12 +247,12 @@ fn archive(version: &str, id: &str) -> Option<String> {
     (version.split('.').all(is_number) && is_number(id)).then(|| format!("{version}-{id}"))
 }
 
-fn file(line: &str, label: &str, ending: &str) -> Result<PgBackRestFile, String> {
+fn file(line: &str, label: &str, ending: &str) -> Result<PgBackRestFile, PgBackRestManifestError> {
     let wrong = || not_understood(line);
     let (key, value) = key_and_value(line)?;
     let of: FileLine = serde_json::from_str(value).map_err(|_| wrong())?;
     if of.bi.is_some() || of.bim.is_some() {
-        return Err(format!("{key} is stored in blocks (repo-block), which pgtoll does not read"));
+        return Err(PgBackRestManifestError::StoredInBlocks(key.to_owned()));
     }
     let path = below_data(key).to_owned();
     let whose = of.reference.as_deref().unwrap_or(label);
@@ -265,7 +292,7 @@ mod tests {
 
     const END: &str = "\n[backrest]\nbackrest-checksum=\"0\"\n";
 
-    fn parsed(lines: &str) -> Result<PgBackRestManifest, String> {
+    fn parsed(lines: &str) -> Result<PgBackRestManifest, PgBackRestManifestError> {
         PgBackRestManifest::parse(format!("{HEAD}{lines}{END}").as_bytes(), LABEL)
     }
 
@@ -310,7 +337,7 @@ mod tests {
         assert_eq!(found.directories, ["base", "pg_tblspc/7/PG_17_1"]);
         assert_eq!((found.tablespaces, found.archive.as_deref()), (vec![7], Some("17-2")));
         assert_eq!((found.stop, found.is_online), (Some(Lsn(0x0300_0138)), true));
-        let error = parsed("\n[target:path]\npg_data/../..={}\n").unwrap_err();
+        let error = parsed("\n[target:path]\npg_data/../..={}\n").unwrap_err().to_string();
         assert!(error.contains("not understood"), "{error}");
         for (version, id) in [("../..", "1"), ("15", "1/.."), ("", ""), ("15.", "1")] {
             assert_eq!(archive(version, id), None, "{version} {id}");
@@ -319,13 +346,13 @@ mod tests {
 
     #[test]
     fn what_is_not_read_is_named() {
-        let error = |lines: &str| parsed(lines).unwrap_err();
+        let error = |lines: &str| parsed(lines).unwrap_err().to_string();
         assert!(error("pg_data/1={\"bi\":1,\"size\":1}").contains("stored in blocks"));
         assert!(error("pg_data/1={\"size\":-1}").contains("not understood"));
         assert!(error("pg_data/../1={\"size\":1}").contains("not understood"));
         let line = "pg_data/1={\"size\":1,\"reference\":\"../../other\"}";
         assert!(error(line).contains("not understood"));
-        let of = |text: &[u8]| PgBackRestManifest::parse(text, LABEL).unwrap_err();
+        let of = |text: &[u8]| PgBackRestManifest::parse(text, LABEL).unwrap_err().to_string();
         assert!(of(b"Salted__\x01\x02").starts_with("encrypted"));
         let other = format!("[backrest]\nbackrest-format=5\n{END}");
         assert!(of(other.as_bytes()).contains("is not that of"));
@@ -364,7 +391,7 @@ mod tests {
         assert_eq!(place("postgresql.conf"), Some((&*changed, 0, 9389)));
         assert_eq!(place("base/5/4155"), None);
         let error = PgBackRestManifest::parse(BUNDLES.as_bytes(), full).unwrap_err();
-        assert_eq!(error, format!("backup.manifest is not that of {full}"));
+        assert_eq!(error.to_string(), format!("backup.manifest is not that of {full}"));
 
         let own = "20261126-122615F_20261126-122617I";
         let files = PgBackRestManifest::parse(FILES.as_bytes(), own).unwrap();

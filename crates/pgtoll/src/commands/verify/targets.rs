@@ -82,7 +82,7 @@ fn stored(
     interrupt: &Interrupt,
 ) -> anyhow::Result<Option<TarBackup>> {
     if path == Path::new("-") {
-        return Ok(Some(pgtoll_fleet::standard_input().map_err(anyhow::Error::msg)?));
+        return Ok(Some(pgtoll_fleet::standard_input()?));
     }
     let text = path.to_string_lossy();
     let is_local = !StoreUrl::is_url(&text) || text.starts_with("file:");
