@@ -1,22 +1,31 @@
-//! What was damaged on purpose, or put right, as text.
+//! What was damaged on purpose, or put right.
 
 use pgtoll_record::{CorruptOutcome, CorruptRecord};
 
-use crate::printable::printable;
+use crate::document::{Block, Document, Section};
+use crate::records::{ReportedRecord, TableOptions};
 
-/// What was damaged, and how to undo it.
-pub(crate) fn corruption_text(of: &CorruptRecord) -> String {
-    let file = printable(&of.file);
-    match of.outcome {
-        CorruptOutcome::Undone => format!("{file} is as it was.\n"),
-        CorruptOutcome::Damaged => {
-            let kind = of.kind.as_deref().map(printable).unwrap_or_default();
-            let block = of.block.unwrap_or_default();
-            let (data, undo) = (printable(&of.data), printable(&of.undo_file));
-            format!(
-                "{file} block {block}: {kind}\n\
-                 as it was again: pgtoll corrupt {data} --undo {undo}\n"
-            )
+impl ReportedRecord for CorruptRecord {
+    /// What was damaged, and how to undo it.
+    fn document(&self, _: &TableOptions) -> Document {
+        let mut document = Document {
+            command: "pgtoll corrupt",
+            question: "Which page was damaged?",
+            ..Document::default()
+        };
+        match self.outcome {
+            CorruptOutcome::Undone => document.answer.push(format!("{} is as it was.", self.file)),
+            CorruptOutcome::Damaged => {
+                let (file, kind) = (&self.file, self.kind.as_deref().unwrap_or_default());
+                document.answer.push(match self.block {
+                    Some(block) => format!("{file} is damaged in block {block}: {kind}."),
+                    None => format!("{file} is damaged: {kind}."),
+                });
+                let undo = format!("pgtoll corrupt {} --undo {}", self.data, self.undo_file);
+                let undo = Block::Code(vec![undo]);
+                document.push(Section::detail("As it was again", vec![undo]));
+            }
         }
+        document
     }
 }

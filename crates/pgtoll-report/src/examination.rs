@@ -1,76 +1,73 @@
-//! An examination of a machine as text, 80 columns wide.
+//! Whether a machine is fit to measure on.
 
-use std::fmt::Write as _;
-
-use pgtoll_record::{Calibration, Examination, FitnessCheck, NullRuns, State};
+use pgtoll_record::{Calibration, Examination, FitnessCheck, NullRuns, PrintedRecord as _, State};
 
 use crate::cells::title;
-use crate::printable::printable;
-use crate::text::wrapped;
+use crate::document::{Block, Document, Section, Table};
+use crate::records::{ReportedRecord, TableOptions};
+use crate::wal_numbers::counted;
 
-/// Findings by group, what the null runs showed, and what it comes to. Plain text.
-pub(crate) fn examination_text(of: &Examination) -> String {
-    let mut text = String::new();
-    let mut group = "";
-    for finding in &of.findings {
-        if finding.group != group {
-            let gap = if group.is_empty() { "" } else { "\n" };
-            let _ = writeln!(text, "{gap}{}", printable(&finding.group));
-            group = &finding.group;
+impl ReportedRecord for Examination {
+    /// What it comes to, the checks by group, and what runs of identical arms showed.
+    fn document(&self, _: &TableOptions) -> Document {
+        let mut document = Document {
+            command: "pgtoll doctor",
+            question: "Is this machine fit to measure on?",
+            answer: vec![answer(self)],
+            findings: self.conclusion().sentences(),
+            ..Document::default()
+        };
+        for checks in self.findings.chunk_by(|one, next| one.group == next.group) {
+            let facts = Block::Facts(checks.iter().map(fact).collect());
+            document.push(Section::detail(&checks[0].group, vec![facts]));
         }
-        push(&mut text, finding);
+        document.push(self.null.as_ref().map(|null| null_section(null, &self.calibration)));
+        document
     }
-    if let Some(null) = &of.null {
-        text.push_str(&null_text(null, &of.calibration));
-    }
-    let _ = write!(text, "\n{}", wrapped("", &conclusion(of)));
-    text
 }
 
-fn push(text: &mut String, finding: &FitnessCheck) {
-    let state = match finding.state {
+fn answer(of: &Examination) -> String {
+    let warnings: Vec<&str> = of.warnings().map(|check| check.name.as_str()).collect();
+    if warnings.is_empty() {
+        return "Nothing speaks against measuring here.".to_owned();
+    }
+    format!("Against measuring here: {}.", warnings.join(", "))
+}
+
+/// A check's state and name, and what was read, with what to do.
+fn fact(check: &FitnessCheck) -> (String, String) {
+    let state = match check.state {
         State::Ok => "ok",
         State::Note => "note",
         State::Warn => "WARN",
         State::NotTold => "-",
     };
-    let name = printable(&finding.name);
-    text.push_str(&wrapped(&format!("  {state:<4}  {name:<20}  "), &finding.reading));
-    if let Some(advice) = &finding.advice {
-        text.push_str(&wrapped(&format!("{:<30}", ""), &format!("-> {advice}")));
-    }
+    let advice = check.advice.iter().map(|advice| format!(" -> {advice}"));
+    let reading = check.reading.clone() + &advice.collect::<String>();
+    (format!("{state:<4}  {}", check.name), reading)
 }
 
-fn conclusion(of: &Examination) -> String {
-    let warnings: Vec<&str> = of.warnings().map(|of| of.name.as_str()).collect();
-    if warnings.is_empty() {
-        return "nothing speaks against measuring here".to_owned();
-    }
-    format!("against measuring here: {}", warnings.join(", "))
-}
-
-fn null_text(null: &NullRuns, calibration: &[Calibration]) -> String {
+fn null_section(null: &NullRuns, calibration: &[Calibration]) -> Section {
     let NullRuns { records, interrupted, misses } = null;
-    let mut text = String::from("\nwhere nothing differs\n");
     let early = if *interrupted { ", then a signal came" } else { "" };
-    let runs = if records.len() == 1 { "run" } else { "runs" };
-    let _ = writeln!(text, "  {} {runs} of identical arms{early}", records.len());
-    for of in misses {
+    let runs = counted(records.len() as u64, "run", "runs");
+    let row = |of: &pgtoll_record::Misses| {
         let factor = calibration.iter().find(|factor| factor.metric == of.metric);
         let widening = factor.map_or_else(
             || "not yet calibrated".to_owned(),
             |factor| format!("κ {:.2} ({} comparisons)", factor.widening, factor.comparisons),
         );
-        let _ = writeln!(
-            text,
-            "  {:<18}  {:>3} of {:>3} intervals missed; {widening}",
-            title(of.metric),
-            of.missed,
-            of.comparisons
-        );
-    }
-    text.push_str(&wrapped("  ", "an interval of 95 % should miss once in twenty"));
-    text
+        let missed = format!("{} of {}", of.missed, of.comparisons);
+        vec![title(of.metric).to_owned(), missed, widening]
+    };
+    let rows = misses.iter().map(row).collect();
+    let blocks = vec![
+        Block::Paragraph(format!(
+            "{runs} of identical arms{early}. An interval of 95 % should miss once in twenty."
+        )),
+        Block::Table(Table::new(&["metric", "intervals missed", "calibration"], rows)),
+    ];
+    Section::detail("Where nothing differs", blocks)
 }
 
 #[cfg(test)]
@@ -80,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn findings_stand_in_groups_and_end_in_a_sentence() {
+    fn the_answer_comes_first_and_checks_stand_in_groups() {
         let finding = |group: &str, name: &str, state, advice: Option<&str>| FitnessCheck {
             group: group.into(),
             name: name.into(),
@@ -124,33 +121,11 @@ mod tests {
                 ],
             }),
         };
-        let words = "word word word word word word word word word word";
-        let expected = format!(
-            "\
-CPU
-  ok    cores                 {words}
-                              word word word word
-  -     boost                 {words}
-                              word word word word
-
-disk
-  WARN  sync time             {words}
-                              word word word word
-                              -> use another disk
-
-where nothing differs
-  2 runs of identical arms, then a signal came
-  server CPU us/tx      1 of   4 intervals missed; κ 1.50 (12 comparisons)
-  time ms               0 of   4 intervals missed; not yet calibrated
-  an interval of 95 % should miss once in twenty
-
-against measuring here: sync time
-"
-        );
-        assert_eq!(examination_text(&examination), expected);
-        assert!(expected.lines().all(|line| line.chars().count() <= 80));
+        let text = examination.text(&TableOptions::default());
+        insta::assert_snapshot!(text);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         examination.findings.pop();
-        let text = examination_text(&examination);
-        assert!(text.ends_with("\nnothing speaks against measuring here\n"), "{text}");
+        let text = examination.text(&TableOptions::default());
+        assert!(text.starts_with("Nothing speaks against measuring here.\n"), "{text}");
     }
 }

@@ -1,9 +1,8 @@
 //! Kinds of records whose text or page is composed by hand: their documents have the text as a whole.
 
 use pgtoll_record::{
-    CorruptRecord, DrillRecord, Examination, ExperimentList, FailoverRecord, FleetPlan,
-    FleetRecord, JudgeRecord, LogExamination, Overview, PageChecksumsRecord, PageDifferenceRecord,
-    PageRecord, PatrolRecord, PlanRecord, PredictionRecord, RepairRecord, RunResult, SideBySide,
+    DrillRecord, ExperimentList, FailoverRecord, FleetPlan, FleetRecord, JudgeRecord, Overview,
+    PatrolRecord, PlanRecord, PredictionRecord, RepairRecord, RunResult, SideBySide,
     VerificationRecord, WalStatisticsRecord, WalWhatIfRecord,
 };
 
@@ -12,9 +11,8 @@ use crate::records::{
     ReportedRecord, TableOptions, one_or_several_json, read_one_or_several, read_repairs,
 };
 use crate::{
-    corruption, drill, examination, failover, fleet, html, judge, markdown, overview, page, patrol,
-    plan, prediction, repair, replay, side_by_side, terminal, verification, wal_gauges,
-    wal_statistics, wal_whatif,
+    drill, failover, fleet, html, judge, markdown, overview, patrol, plan, prediction, repair,
+    side_by_side, terminal, verification, wal_gauges, wal_statistics, wal_whatif,
 };
 
 /// Implements [`ReportedRecord`] with the text, and with the forms that are composed by hand.
@@ -61,14 +59,6 @@ composed! {
         |record, options| patrol::patrol_text(record, options.most), gauges: patrol::patrol_openmetrics;
     DrillRecord, "Can this backup be restored?",
         |record, options| drill::drill_text(record, options.most), html: html::drill_html;
-    CorruptRecord, "Which page was damaged?", |record, _| corruption::corruption_text(record);
-    PageRecord, "What is on this page?", |record, _| page::page_text(record);
-    PageChecksumsRecord, "Are the checksums of these pages right?",
-        |record, _| page::page_checksums_text(record);
-    PageDifferenceRecord, "How do these pages differ?",
-        |record, _| page::page_difference_text(record);
-    Examination, "Is this machine fit to measure on?",
-        |record, _| examination::examination_text(record);
     ExperimentList, "Which experiments are built in?", |record, _| plan::experiments_text(record);
     PlanRecord, "What would be measured?", |record, _| plan::plan_text(record);
     PredictionRecord, "What would other settings cost this server?",
@@ -77,8 +67,6 @@ composed! {
         |record, _| judge::judge_text(record), html: html::judge_html;
     FailoverRecord, "What do clients see of a failover?",
         |record, _| failover::failover_text(record), html: html::failover_html;
-    LogExamination, "What can be replayed from these logs?",
-        |record, _| replay::log_examination_text(record);
     RunResult, "What did the run measure?",
         |record, options| terminal::terminal_table(record, options.style),
         markdown: markdown;

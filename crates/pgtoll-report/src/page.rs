@@ -1,23 +1,44 @@
-//! Pages as text.
+//! Pages, their checksums, and how two of them differ.
 
-use std::fmt::Write as _;
+use pgtoll_record::{LinePointerRecord, PageChecksumsRecord, PageDifferenceRecord, PageRecord};
 
-use pgtoll_record::{PageChecksumsRecord, PageDifferenceRecord, PageRecord};
+use crate::document::{Block, Document, Section};
+use crate::records::{ReportedRecord, TableOptions};
+use crate::wal_numbers::counted;
 
-use crate::printable::printable;
-use crate::text::wrapped;
+impl ReportedRecord for PageRecord {
+    /// A page in all its parts, the bytes last.
+    fn document(&self, _: &TableOptions) -> Document {
+        let mut document = Document {
+            command: "pgtoll page show",
+            question: "What is on this page?",
+            answer: vec![page_answer(self)],
+            ..Document::default()
+        };
+        document.push(Section::detail("Header", vec![Block::Facts(header_facts(self))]));
+        let pointers = self.line_pointers.iter().map(pointer_row).collect();
+        let head = ["line pointer", "offset", "length", "state"];
+        document.push(Section::table("Line pointers", &head, pointers));
+        document.push(Section::detail("Bytes", vec![Block::Code(dump(self))]));
+        document
+    }
+}
 
-/// A page in all its parts, the bytes last.
-pub(crate) fn page_text(of: &PageRecord) -> String {
-    let mut text = String::new();
+fn page_answer(of: &PageRecord) -> String {
+    let PageRecord { file, block, block_of_fork, kind, .. } = of;
+    let verdict = if of.accepted { "takes" } else { "refuses" };
+    format!(
+        "{file} block {block} ({block_of_fork} of its fork): {kind}. A server with checksums \
+         {verdict} it."
+    )
+}
+
+fn header_facts(of: &PageRecord) -> Vec<(String, String)> {
     let header = &of.header;
-    let (file, kind) = (printable(&of.file), printable(&of.kind));
-    let _ = writeln!(text, "{file} block {} ({} of its fork): {kind}", of.block, of.block_of_fork);
     let computed = of.checksum_computed.map_or("none".to_owned(), |sum| sum.to_string());
-    let verdict = if of.accepted { "taken" } else { "REFUSED by a server with checksums" };
-    let rows = [
-        ("lsn", printable(&header.lsn).into_owned()),
-        ("checksum", format!("{} (computed: {computed}; {verdict})", header.checksum)),
+    let facts = [
+        ("lsn", header.lsn.clone()),
+        ("checksum", format!("{} (computed: {computed})", header.checksum)),
         ("flags", format!("{:#06x}", header.flags)),
         ("lower", header.lower.to_string()),
         ("upper", header.upper.to_string()),
@@ -27,27 +48,16 @@ pub(crate) fn page_text(of: &PageRecord) -> String {
         ("prune_xid", header.prune_xid.to_string()),
         ("free", of.free_bytes.map_or("-".to_owned(), |free| format!("{free} bytes"))),
     ];
-    for (name, value) in rows {
-        let _ = writeln!(text, "  {name:<10} {value}");
-    }
-    if !of.line_pointers.is_empty() {
-        let _ = writeln!(text, "\n  line pointer  offset  length  state");
-    }
-    for pointer in &of.line_pointers {
-        let (number, offset, length) = (pointer.number, pointer.offset, pointer.length);
-        let _ = writeln!(
-            text,
-            "  {number:>12}  {offset:>6}  {length:>6}  {}",
-            printable(&pointer.state)
-        );
-    }
-    text.push_str(&dump(of));
-    text
+    facts.map(|(name, value)| (name.to_owned(), value)).into()
 }
 
-/// Sixteen bytes a line, with the region that they begin in; equal lines are told once.
-fn dump(of: &PageRecord) -> String {
-    let mut text = "\n".to_owned();
+fn pointer_row(of: &LinePointerRecord) -> Vec<String> {
+    vec![of.number.to_string(), of.offset.to_string(), of.length.to_string(), of.state.clone()]
+}
+
+/// Sixteen bytes a line, with the region that they begin in; equal lines are shown once.
+fn dump(of: &PageRecord) -> Vec<String> {
+    let mut lines = Vec::new();
     let (mut last, mut skipped) = (String::new(), false);
     for (line, hex) in of.bytes.as_bytes().chunks(32).enumerate() {
         let at = line * 16;
@@ -56,7 +66,7 @@ fn dump(of: &PageRecord) -> String {
         let shown = format!("{region} {hex}");
         if shown == last {
             if !skipped {
-                text.push_str("  *\n");
+                lines.push("  *".to_owned());
             }
             skipped = true;
             continue;
@@ -66,18 +76,15 @@ fn dump(of: &PageRecord) -> String {
             .filter_map(|byte| u8::from_str_radix(hex.get(byte * 2..byte * 2 + 2)?, 16).ok())
             .collect();
         let spaced: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        let letters: String = bytes
-            .iter()
-            .map(
-                |&byte| {
-                    if byte.is_ascii_graphic() || byte == b' ' { char::from(byte) } else { '.' }
-                },
-            )
-            .collect();
-        let _ = writeln!(text, "  {at:04x}  {:<47}  {letters:<16}  {region}", spaced.join(" "));
+        let letter = |byte: &u8| match byte {
+            b' '..=b'~' => char::from(*byte),
+            _ => '.',
+        };
+        let letters: String = bytes.iter().map(letter).collect();
+        lines.push(format!("  {at:04x}  {:<47}  {letters:<16}  {region}", spaced.join(" ")));
         last = shown;
     }
-    text
+    lines
 }
 
 fn region(of: &PageRecord, at: usize) -> String {
@@ -99,42 +106,72 @@ fn region(of: &PageRecord, at: usize) -> String {
     }
 }
 
-/// A line a page.
-pub(crate) fn page_checksums_text(of: &PageChecksumsRecord) -> String {
-    let mut text = format!("{:>10}  {:>8}  {:>8}\n", "block", "stored", "computed");
-    for page in &of.pages {
-        let computed = page.computed.map_or("-".to_owned(), |sum| sum.to_string());
-        let verdict = if page.accepted { "" } else { "  REFUSED" };
-        let _ = writeln!(text, "{:>10}  {:>8}  {computed:>8}{verdict}", page.block, page.stored);
+impl ReportedRecord for PageChecksumsRecord {
+    /// A line a page.
+    fn document(&self, _: &TableOptions) -> Document {
+        let refused = self.pages.iter().filter(|page| !page.accepted).count() as u64;
+        let pages = counted(self.pages.len() as u64, "page", "pages");
+        let mut document = Document {
+            command: "pgtoll page checksum",
+            question: "Are the checksums of these pages right?",
+            answer: vec![match refused {
+                0 => format!("{pages}: a server with checksums takes all."),
+                refused => format!("{pages}: a server with checksums refuses {refused}."),
+            }],
+            ..Document::default()
+        };
+        let rows = self.pages.iter().map(|page| {
+            let computed = page.computed.map_or("-".to_owned(), |sum| sum.to_string());
+            let verdict = if page.accepted { "" } else { "REFUSED" };
+            vec![page.block.to_string(), page.stored.to_string(), computed, verdict.to_owned()]
+        });
+        let head = ["block", "stored", "computed", ""];
+        document.push(Section::table("", &head, rows.collect()));
+        if self.bytes_left > 0 {
+            document.notes.push(format!("{} bytes behind the last whole page", self.bytes_left));
+        }
+        document
     }
-    if of.bytes_left > 0 {
-        let _ = writeln!(text, "{} bytes behind the last whole page", of.bytes_left);
-    }
-    text
 }
 
-/// What differs, the most telling first.
-pub(crate) fn page_difference_text(of: &PageDifferenceRecord) -> String {
-    if of.bytes == 0 {
-        return "The pages are the same.\n".to_owned();
+impl ReportedRecord for PageDifferenceRecord {
+    /// What differs, the most telling first.
+    fn document(&self, _: &TableOptions) -> Document {
+        let mut document = Document {
+            command: "pgtoll page diff",
+            question: "How do these pages differ?",
+            answer: vec![difference_answer(self)],
+            ..Document::default()
+        };
+        if self.bytes > 0 {
+            document.push(Section::detail("", vec![Block::Facts(difference_facts(self))]));
+        }
+        document
     }
-    let mut text = format!("{} bytes differ", of.bytes);
-    text.push_str(if of.only_hints { ": only hint bits and the checksum.\n" } else { ".\n" });
-    for field in &of.header {
-        let [a, b] = field.values.each_ref().map(|value| printable(value));
-        let _ = writeln!(text, "  {:<16} {a} | {b}", printable(&field.name));
+}
+
+fn difference_answer(of: &PageDifferenceRecord) -> String {
+    match of.bytes {
+        0 => "The pages are the same.".to_owned(),
+        bytes if of.only_hints => format!("{bytes} bytes differ: only hint bits and the checksum."),
+        bytes => format!("{bytes} bytes differ."),
     }
+}
+
+fn difference_facts(of: &PageDifferenceRecord) -> Vec<(String, String)> {
+    let mut facts: Vec<(String, String)> =
+        of.header.iter().map(|field| (field.name.clone(), field.values.join(" | "))).collect();
     let lists =
         [("line pointers", &of.line_pointers), ("items", &of.items), ("only hint bits", &of.hints)];
     for (name, numbers) in lists.into_iter().filter(|(_, numbers)| !numbers.is_empty()) {
         let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
-        text.push_str(&wrapped(&format!("  {name:<16} "), &numbers.join(", ")));
+        facts.push((name.to_owned(), numbers.join(", ")));
     }
-    if of.special {
-        text.push_str("  special area\n");
-    }
-    if of.elsewhere {
-        text.push_str("  bytes outside of items (a map's content, or leavings)\n");
-    }
-    text
+    let others = [
+        (of.special, "special area", "differs"),
+        (of.elsewhere, "elsewhere", "bytes outside of items (a map's content, or leavings)"),
+    ];
+    let others = others.iter().filter(|(is_so, ..)| *is_so);
+    facts.extend(others.map(|(_, name, words)| ((*name).to_owned(), (*words).to_owned())));
+    facts
 }

@@ -3,70 +3,77 @@
 use std::fmt::Write as _;
 
 use pgtoll_record::{
-    LogExamination, LogFindingState, PrintedRecord as _, ReplayBottleneck, ReplayDone,
-    ReplayLatencyCount, ReplayPlanned, ReplayQuantiles, ReplayRecord, ReplayTable,
+    LogExamination, LogFinding, LogFindingState, LogSource, PrintedRecord as _, ReplayBottleneck,
+    ReplayDone, ReplayLatencyCount, ReplayPlanned, ReplayQuantiles, ReplayRecord, ReplayTable,
 };
 
 use crate::document::{Block, Document, Section, Table};
-use crate::printable::printable;
 use crate::records::{ReportedRecord, TableOptions};
-use crate::text::wrapped;
+use crate::wal_numbers::counted;
 
-/// The logs, what they allow, and which settings would buy more.
-pub(crate) fn log_examination_text(of: &LogExamination) -> String {
-    let mut text = String::new();
-    for source in &of.sources {
-        let prefix = source.prefix.as_ref().map_or(String::new(), |of| format!(" ({of})"));
-        let cut = if source.is_truncated { ", its last entry is cut" } else { "" };
-        let foreign = match source.foreign_lines {
-            0 => String::new(),
-            lines => format!(", {lines} lines of no entry"),
+impl ReportedRecord for LogExamination {
+    /// What the logs have, what they allow, and which settings would buy more.
+    fn document(&self, _: &TableOptions) -> Document {
+        let mut document = Document {
+            command: "pgtoll replay doctor",
+            question: "What can be replayed from these logs?",
+            answer: vec![log_answer(self)],
+            again: self.command.clone(),
+            ..Document::default()
         };
-        let line = format!(
-            "{}: {}{prefix}, {} entries{foreign}{cut}",
-            source.name, source.format, source.entries
-        );
-        text.push_str(&wrapped("", &line));
+        let sources = Block::List(self.sources.iter().map(source_words).collect());
+        document.push(Section::detail("Read", vec![sources]));
+        let facts = Block::Facts(self.findings.iter().map(log_fact).collect());
+        document.push(Section::detail("What they allow", vec![facts]));
+        document.notes.extend(self.plan.as_ref().map(|plan| {
+            if self.redacted {
+                format!(
+                    "{plan} has the statements without their values, and names of roles, databases, \
+                     tables and columns: look into it before you give it away"
+                )
+            } else {
+                format!("{plan} has the statements and their values: keep it as you keep the log")
+            }
+        }));
+        document
     }
+}
+
+fn log_answer(of: &LogExamination) -> String {
     let counts = &of.counts;
-    let line = format!(
-        "{} statements of {} sessions in {:.1} s: {} by the simple protocol, {} by the extended one; \
-         {} failed, {} of them cancelled",
-        counts.statements,
-        counts.sessions,
+    format!(
+        "{} of {} in {:.1} s: {} by the simple protocol, {} by the extended one; {} failed, {} of \
+         them cancelled.",
+        counted(counts.statements, "statement", "statements"),
+        counted(counts.sessions, "session", "sessions"),
         of.length_s,
         counts.simple,
         counts.extended,
         counts.failed,
         counts.cancelled
-    );
-    text.push_str(&wrapped("", &line));
-    text.push('\n');
-    for finding in &of.findings {
-        let state = match finding.state {
-            LogFindingState::Complete => "ok",
-            LogFindingState::Partial => "part",
-            LogFindingState::Missing => "none",
-        };
-        let topic = printable(&finding.topic);
-        text.push_str(&wrapped(&format!("  {state:<4}  {topic:<14}  "), &finding.text));
-        if let Some(remedy) = &finding.remedy {
-            text.push_str(&wrapped(&format!("{:<24}", ""), &format!("-> {remedy}")));
-        }
-    }
-    if let Some(plan) = &of.plan {
-        text.push('\n');
-        let line = if of.redacted {
-            format!(
-                "{plan} has the statements without their values, and names of roles, databases, \
-                 tables and columns: look into it before you give it away"
-            )
-        } else {
-            format!("{plan} has the statements and their values: keep it as you keep the log")
-        };
-        text.push_str(&wrapped("", &line));
-    }
-    text
+    )
+}
+
+fn source_words(source: &LogSource) -> String {
+    let prefix = source.prefix.as_ref().map_or(String::new(), |of| format!(" ({of})"));
+    let cut = if source.is_truncated { ", its last entry is cut" } else { "" };
+    let foreign = match source.foreign_lines {
+        0 => String::new(),
+        lines => format!(", {lines} lines of no entry"),
+    };
+    format!("{}: {}{prefix}, {} entries{foreign}{cut}", source.name, source.format, source.entries)
+}
+
+/// A topic with its state, and what the logs have of it, with what would give more.
+fn log_fact(finding: &LogFinding) -> (String, String) {
+    let state = match finding.state {
+        LogFindingState::Complete => "ok",
+        LogFindingState::Partial => "part",
+        LogFindingState::Missing => "none",
+    };
+    let remedy = finding.remedy.iter().map(|remedy| format!(" -> {remedy}"));
+    let text = finding.text.clone() + &remedy.collect::<String>();
+    (format!("{state:<4}  {}", finding.topic), text)
 }
 
 impl ReportedRecord for ReplayRecord {

@@ -626,7 +626,8 @@ fn a_plan_without_values_has_timing_and_order_and_executes_what_had_none() {
     assert_eq!(made.status, Some(0), "{made:?}");
     let made = run(pgtoll().args(["replay", "plan", full, "--redact", "--plan", redacted]));
     assert_eq!(made.status, Some(0), "{made:?}");
-    assert!(made.stdout.contains("statements without their values"), "{made:?}");
+    let words: Vec<&str> = made.stdout.split_whitespace().collect();
+    assert!(words.join(" ").contains("statements without their values"), "{made:?}");
     let begin = fs::read(redacted).unwrap();
     assert!(begin.starts_with(b"pgtoll-replay-plan/1 confidential: "), "it is not marked");
     let planned = |plan: &str| {
