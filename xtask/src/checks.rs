@@ -109,9 +109,9 @@ pub(crate) fn some(names: &[&str]) -> anyhow::Result<()> {
 /// How many tests run at once, and where, unless that is said.
 fn set_place(command: &mut Command) {
     if std::env::var_os(THREADS).is_none() {
-        // Tests wait for servers, and a third of them mostly for time.
+        // Tests wait for servers, and a third of them mostly for time: four at once left a third of two cores idle.
         let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        command.env(THREADS, (cores + 2).to_string());
+        command.env(THREADS, (cores + 4).to_string());
     }
     if std::env::var_os(DIRECTORY).is_none() && room::in_memory() {
         // Half of the time of clusters that are made and removed is the file system's, on a disk.

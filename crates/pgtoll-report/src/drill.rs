@@ -1,56 +1,74 @@
-//! A backup that was drilled, as text.
+//! A backup that was drilled.
 
-use std::fmt::Write as _;
-
-use pgtoll_format::ByteSize;
+use pgtoll_format::{ByteSize, Lsn};
 use pgtoll_record::{
     DrillCheck, DrillFinding, DrillRecord, DrillVerdict, DrilledDatabase, DrilledForm, DrilledKind,
-    VerificationOutcome, VerificationRecord,
+    DrilledMember, DrilledTablespace, LoggedTablespace, PrintedRecord as _, VerificationOutcome,
+    VerificationRecord,
 };
 
-use crate::printable::printable;
-use crate::text::wrapped;
+use crate::document::{Block, Document, Section, Table};
+use crate::html::verification_damage;
+use crate::records::{ReportedRecord, TableOptions};
 use crate::verification::verification_text;
 
-/// For a terminal of 80 columns: of each list so many entries at most.
-pub(crate) fn drill_text(of: &DrillRecord, most: usize) -> String {
-    let mut text = heading(of);
-    text.push('\n');
-    for (name, verdict, reason, seconds) in stages(of) {
-        let prefix = format!("{name:<10} {:<8} {seconds:>7.1} s  ", verdict_word(verdict));
-        text.push_str(&wrapped(&prefix, &printable(reason)));
+impl ReportedRecord for DrillRecord {
+    /// The three verdicts, what was read and what is wrong.
+    fn document(&self, options: &TableOptions) -> Document {
+        let mut document = Document {
+            command: "pgtoll verify --drill",
+            question: "Can the backup be restored?",
+            subject: subject(self),
+            answer: vec![outcome_words(self.outcome).to_owned()],
+            findings: self.conclusion().sentences(),
+            sections: vec![Section::detail("The three verdicts", vec![stages(self)])],
+            notes: self.wal.made_tablespaces.iter().map(made_words).collect(),
+            again: self.command.clone(),
+        };
+        document.notes.extend(self.notes.iter().cloned());
+        let databases = self.pages.databases.iter().map(|database| {
+            let words = match &database.skipped {
+                Some(why) => format!("not read, {why}"),
+                None => amount_words(database),
+            };
+            (database.name.clone(), words)
+        });
+        document.push(facts("Databases", databases.collect()));
+        document.sections.extend(findings(self, options.most));
+        document.sections.extend(files(self, options.most));
+        document.push(Section::evidence("What was restored, and how", restored(self)));
+        document
     }
-    text.push_str(&amounts(of));
-    text.push_str(&findings(of, most));
-    let [backup, restored] = [&of.pages.backup, &of.pages.restored];
-    for record in of.pages.members.iter().chain(backup).chain(restored) {
-        text.push_str(&files(record, most));
-    }
-    for tablespace in &of.wal.made_tablespaces {
-        let line = format!(
-            "the WAL makes tablespace {} in {} at {}: the drill made it in its own directory",
-            tablespace.oid, tablespace.path, tablespace.at
-        );
-        let _ = write!(text, "\n{}", wrapped("", &printable(&line)));
-    }
-    for note in &of.notes {
-        let _ = write!(text, "\n{}", wrapped("", &printable(note)));
-    }
-    let _ = writeln!(text, "\n{}", outcome_words(of.outcome));
-    text
 }
 
-/// The three verdicts, with their reasons and the seconds that they took.
-pub(crate) fn stages(of: &DrillRecord) -> [(&'static str, DrillVerdict, &String, f64); 3] {
-    [
+/// Names with their values; `None` where there are none.
+fn facts(title: &str, facts: Vec<(String, String)>) -> Option<Section> {
+    (!facts.is_empty()).then(|| Section::detail(title, vec![Block::Facts(facts)]))
+}
+
+/// The three verdicts, with the seconds that they took and their reasons.
+fn stages(of: &DrillRecord) -> Block {
+    let stages = [
         ("pages", of.pages.verdict, &of.pages.reason, of.pages.seconds),
         ("WAL chain", of.wal.verdict, &of.wal.reason, of.wal.seconds),
         ("start", of.start.verdict, &of.start.reason, of.start.seconds),
-    ]
+    ];
+    let fact = |(name, verdict, reason, seconds): (&str, DrillVerdict, &String, f64)| {
+        let name = format!("{name:<10} {:<8} {seconds:>7.1} s", verdict_word(verdict));
+        (name, reason.clone())
+    };
+    Block::Facts(stages.map(fact).into())
+}
+
+fn made_words(of: &LoggedTablespace) -> String {
+    format!(
+        "the WAL makes tablespace {} in {} at {}: the drill made it in its own directory",
+        of.oid, of.path, of.at
+    )
 }
 
 /// What was drilled.
-pub(crate) fn backup_words(of: &DrillRecord) -> String {
+fn backup_words(of: &DrillRecord) -> String {
     let kind = match of.backup.kind {
         DrilledKind::BaseBackup => "a base backup",
         DrilledKind::ColdCopy => "the copy of a server that was shut down",
@@ -75,22 +93,21 @@ pub(crate) fn backup_words(of: &DrillRecord) -> String {
     format!("{path}: PostgreSQL {major}, {kind}{form}{checksums}")
 }
 
-fn heading(of: &DrillRecord) -> String {
+/// What was drilled, and how it was restored.
+fn subject(of: &DrillRecord) -> String {
     let verb = match of.backup.form {
         DrilledForm::Directory => "copied",
         DrilledForm::Tars | DrilledForm::Repository => "unpacked",
         DrilledForm::Chain => "combined",
     };
-    let mut text = wrapped("", &printable(&backup_words(of)));
-    let server = printable(&of.server);
-    let line = format!(
-        "drilled with PostgreSQL {server}, target {}: {} {verb} in {:.1} s",
-        printable(&of.until),
+    format!(
+        "{}. Drilled with PostgreSQL {}, target {}: {} {verb} in {:.1} s.",
+        backup_words(of),
+        of.server,
+        of.until,
         ByteSize(of.backup.bytes).rounded(),
         of.start.copy_seconds
-    );
-    text.push_str(&wrapped("", &line));
-    text
+    )
 }
 
 fn chain_words(backups: usize) -> String {
@@ -109,34 +126,17 @@ fn verdict_word(of: DrillVerdict) -> &'static str {
 }
 
 /// What follows from all three.
-pub(crate) fn outcome_words(of: VerificationOutcome) -> &'static str {
+fn outcome_words(of: VerificationOutcome) -> &'static str {
     match of {
-        VerificationOutcome::Sound => "sound: the backup can be restored",
-        VerificationOutcome::NoDamageSeen => "no damage seen",
-        VerificationOutcome::Findings => "not sound",
-        VerificationOutcome::Unverified => "could not tell",
+        VerificationOutcome::Sound => "Sound: the backup can be restored.",
+        VerificationOutcome::NoDamageSeen => "No damage seen.",
+        VerificationOutcome::Findings => "Not sound.",
+        VerificationOutcome::Unverified => "Could not tell.",
     }
-}
-
-/// What was read of each database.
-fn amounts(of: &DrillRecord) -> String {
-    if of.pages.databases.is_empty() {
-        return String::new();
-    }
-    let mut text = String::from("\n");
-    for database in &of.pages.databases {
-        let name = printable(&database.name);
-        let line = match &database.skipped {
-            Some(why) => format!("database {name}: not read, {}", printable(why)),
-            None => format!("database {name}: {}", amount_words(database)),
-        };
-        text.push_str(&wrapped("", &line));
-    }
-    text
 }
 
 /// How much was read of a database.
-pub(crate) fn amount_words(of: &DrilledDatabase) -> String {
+fn amount_words(of: &DrilledDatabase) -> String {
     let checked =
         |count: Option<u64>, what| count.map_or(String::new(), |count| format!(", {count} {what}"));
     format!(
@@ -148,33 +148,30 @@ pub(crate) fn amount_words(of: &DrilledDatabase) -> String {
     )
 }
 
-fn findings(of: &DrillRecord, most: usize) -> String {
-    let all = &of.pages.findings;
-    let (tars, others): (Vec<&DrillFinding>, Vec<&DrillFinding>) =
-        all.iter().partition(|finding| finding.check == DrillCheck::Tar);
-    let (files, server): (Vec<&DrillFinding>, Vec<&DrillFinding>) =
-        others.into_iter().partition(|finding| finding.check == DrillCheck::Repository);
+/// A list of what was found in the tars, the repository and the server, each of so many at most.
+fn findings(of: &DrillRecord, most: usize) -> Vec<Section> {
+    let of_check = |checks: &[DrillCheck]| {
+        let own = of.pages.findings.iter().filter(|finding| checks.contains(&finding.check));
+        own.map(finding_line).collect::<Vec<String>>()
+    };
+    let server = [DrillCheck::Tablespace, DrillCheck::Connect, DrillCheck::Read, DrillCheck::Index];
+    let server = [&server[..], &[DrillCheck::Structure]].concat();
     let lists = [
-        ("the tars", tars, 0),
-        ("the repository", files, 0),
-        ("the restored server", server, of.pages.more_findings),
+        ("The tars", of_check(&[DrillCheck::Tar]), 0),
+        ("The repository", of_check(&[DrillCheck::Repository]), 0),
+        ("The restored server", of_check(&server), of.pages.more_findings),
     ];
-    let mut text = String::new();
-    for (title, findings, more) in lists.iter().filter(|(_, findings, _)| !findings.is_empty()) {
-        let _ = writeln!(text, "\n{title}");
-        for finding in findings.iter().take(most) {
-            text.push_str(&wrapped("  ", &printable(&finding_line(finding))));
-        }
-        let hidden = findings.len().saturating_sub(most) as u64 + more;
-        if hidden > 0 {
-            let _ = writeln!(text, "  ... {hidden} more");
-        }
-    }
-    text
+    let section = |(title, mut lines, more): (&str, Vec<String>, u64)| {
+        let hidden = lines.len().saturating_sub(most) as u64 + more;
+        lines.truncate(most);
+        lines.extend((hidden > 0).then(|| format!("... {hidden} more")));
+        (!lines.is_empty()).then(|| Section::detail(title, vec![Block::List(lines)]))
+    };
+    lists.into_iter().filter_map(section).collect()
 }
 
 /// A finding, with where it was found.
-pub(crate) fn finding_line(of: &DrillFinding) -> String {
+fn finding_line(of: &DrillFinding) -> String {
     let place = match (&of.database, &of.relation) {
         (Some(database), Some(relation)) => format!("{database}: {relation}: "),
         (Some(database), None) => format!("{database}: "),
@@ -189,18 +186,78 @@ pub(crate) fn finding_line(of: &DrillFinding) -> String {
         DrillCheck::Structure => "rows: ",
     };
     let unread = if of.is_damage { "" } else { " (not the backup's fault: not checked)" };
-    format!("{place}{check}{}{unread}", of.words)
+    let sqlstate = of.sqlstate.as_ref().map_or_else(String::new, |of| format!(" (SQLSTATE {of})"));
+    format!("{place}{check}{}{sqlstate}{unread}", of.words)
 }
 
-/// Only what is wrong with them.
-fn files(of: &VerificationRecord, most: usize) -> String {
-    match of.outcome {
-        VerificationOutcome::Sound | VerificationOutcome::NoDamageSeen => String::new(),
-        VerificationOutcome::Findings | VerificationOutcome::Unverified => {
-            format!("\n{}", verification_text(of, most))
-        }
-    }
+/// What is wrong with the files of each part, of the backup and of the restored cluster.
+fn files(of: &DrillRecord, most: usize) -> Vec<Section> {
+    let members = of.pages.members.iter().enumerate().map(|(number, record)| {
+        (format!("member-{}", number + 1), format!("Files of {}", record.source.path), record)
+    });
+    let named = |id: &str, title: &str, record| (id.to_owned(), title.to_owned(), record);
+    let backup = of.pages.backup.iter().map(|of| named("backup", "Files of the backup", of));
+    let restored =
+        of.pages.restored.iter().map(|of| named("cluster", "Files of the restored cluster", of));
+    let is_wrong = |record: &VerificationRecord| {
+        !matches!(record.outcome, VerificationOutcome::Sound | VerificationOutcome::NoDamageSeen)
+    };
+    let section = |(id, title, record): (String, String, &VerificationRecord)| {
+        let text = verification_text(record, most).lines().map(str::to_owned).collect();
+        let page = verification_damage(record, &id);
+        Section::detail(&title, vec![Block::Composed { text, page }])
+    };
+    let all = members.chain(backup).chain(restored);
+    all.filter(|(.., record)| is_wrong(record)).map(section).collect()
 }
+
+fn restored(of: &DrillRecord) -> Vec<Block> {
+    let bytes = |bytes| ByteSize(bytes).rounded();
+    let (needed, free) = (bytes(of.disk.needed_bytes), bytes(of.disk.free_bytes));
+    let mut known = vec![
+        ("disk", format!("{needed} at most, of {free} free")),
+        ("WAL from", of.wal.sources.join(", ")),
+        ("segments", of.wal.segments.to_string()),
+        ("recovery begins at", lsn_words(of.wal.start)),
+        ("the backup ends at", lsn_words(of.wal.stop)),
+        ("WAL is whole up to", lsn_words(of.wal.read_to)),
+    ];
+    let identifier = of.backup.system_identifier.iter();
+    known.extend(identifier.map(|identifier| ("system identifier", identifier.clone())));
+    let known = known.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    let mut blocks = vec![Block::Facts(known)];
+    let member = |member: &DrilledMember| {
+        let from = member.incremental_from.map_or_else(|| "full".to_owned(), |lsn| lsn.to_string());
+        vec![member.path.clone(), lsn_words(member.start), from]
+    };
+    let tablespace = |of: &DrilledTablespace| {
+        vec![of.oid.to_string(), of.path.clone().unwrap_or_else(|| "missing".to_owned())]
+    };
+    let tables = [
+        Table::new(
+            &["backup of the chain", "begins at", "taken from"],
+            of.backup.chain.iter().take(MOST).map(member).collect(),
+        ),
+        Table::new(
+            &["tablespace", "files"],
+            of.backup.tablespaces.iter().take(MOST).map(tablespace).collect(),
+        ),
+    ];
+    let tables = tables.into_iter().filter(|table| !table.rows.is_empty());
+    blocks.extend(tables.map(Block::Table));
+    if let Some(words) = &of.start.last_words {
+        blocks.push(Block::Paragraph("The server’s last words:".to_owned()));
+        blocks.push(Block::Code(words.lines().map(str::to_owned).collect()));
+    }
+    blocks
+}
+
+fn lsn_words(lsn: Option<Lsn>) -> String {
+    lsn.map_or_else(|| "unknown".to_owned(), |lsn| lsn.to_string())
+}
+
+/// Rows of each table; JSON has more.
+const MOST: usize = 200;
 
 #[cfg(test)]
 pub(crate) mod tests {
@@ -291,9 +348,13 @@ pub(crate) mod tests {
         }
     }
 
+    fn text(of: &DrillRecord) -> String {
+        of.text(&TableOptions { most: 10, ..TableOptions::default() })
+    }
+
     #[test]
     fn three_verdicts_then_what_is_wrong() {
-        insta::assert_snapshot!(drill_text(&record(), 10));
+        insta::assert_snapshot!(text(&record()));
     }
 
     #[test]
@@ -303,10 +364,10 @@ pub(crate) mod tests {
         sound.pages.verdict = DrillVerdict::Passed;
         "every page is sound".clone_into(&mut sound.pages.reason);
         sound.pages.findings.clear();
-        sound.wal.made_tablespaces.clear();
-        let text = drill_text(&sound, 10);
-        assert!(text.ends_with("\nsound: the backup can be restored\n"), "{text}");
-        assert!(!text.contains("the restored server"), "{text}");
+        sound.pages.more_findings = 0;
+        let text = text(&sound);
+        assert!(text.starts_with("Sound: the backup can be restored.\n"), "{text}");
+        assert!(!text.contains("The restored server"), "{text}");
     }
 
     #[test]
@@ -325,11 +386,22 @@ pub(crate) mod tests {
                 sqlstate: None,
             },
         );
-        let text = drill_text(&damaged, 10);
+        let text = text(&damaged);
         assert!(text.contains(", a base backup in tars (gzip), with"), "{text}");
-        assert!(text.contains("32.0 MB unpacked in"), "{text}");
-        let tars = text.split("\nthe tars\n").nth(1).unwrap();
-        assert!(tars.starts_with("  base.tar.gz: ../x leads out of the backup"), "{text}");
-        assert!(tars.contains("\nthe restored server\n  postgres: public.orders"), "{text}");
+        let tars = text.split("\nThe tars\n").nth(1).unwrap();
+        assert!(tars.starts_with("  - base.tar.gz: ../x leads out of the backup"), "{text}");
+        assert!(tars.contains("\nThe restored server\n  - postgres: public.orders"), "{text}");
+    }
+
+    #[test]
+    fn files_that_are_damaged_are_named() {
+        let mut damaged = record();
+        damaged.pages.backup = Some(crate::verification::tests::record());
+        damaged.backup.path = "<script>".to_owned();
+        damaged.start.last_words = Some("<b>".to_owned());
+        let page = damaged.html();
+        crate::html::tests::assert_well_formed(&page);
+        assert!(page.contains("Files of the backup"), "{page}");
+        assert!(!page.contains("<script>:") && !page.contains("<b>"), "a path is text");
     }
 }

@@ -1,9 +1,9 @@
 //! Kinds of records whose text or page is composed by hand: their documents have the text as a whole.
 
 use pgtoll_record::{
-    DrillRecord, ExperimentList, FailoverRecord, FleetPlan, FleetRecord, JudgeRecord, Overview,
-    PatrolRecord, PlanRecord, PredictionRecord, RepairRecord, RunResult, SideBySide,
-    VerificationRecord, WalStatisticsRecord, WalWhatIfRecord,
+    ExperimentList, FailoverRecord, JudgeRecord, Overview, PatrolRecord, PlanRecord,
+    PredictionRecord, RepairRecord, RunResult, SideBySide, VerificationRecord, WalStatisticsRecord,
+    WalWhatIfRecord,
 };
 
 use crate::document::Document;
@@ -11,8 +11,8 @@ use crate::records::{
     ReportedRecord, TableOptions, one_or_several_json, read_one_or_several, read_repairs,
 };
 use crate::{
-    drill, failover, fleet, html, judge, markdown, overview, patrol, plan, prediction, repair,
-    side_by_side, terminal, verification, wal_gauges, wal_statistics, wal_whatif,
+    failover, html, judge, markdown, overview, patrol, plan, prediction, repair, side_by_side,
+    terminal, verification, wal_gauges, wal_statistics, wal_whatif,
 };
 
 /// Implements [`ReportedRecord`] with the text, and with the forms that are composed by hand.
@@ -57,8 +57,6 @@ composed! {
         |record, _| wal_whatif::wal_whatif_text(record), html: html::wal_whatif_html;
     PatrolRecord, "Are the pages sound, round after round?",
         |record, options| patrol::patrol_text(record, options.most), gauges: patrol::patrol_openmetrics;
-    DrillRecord, "Can this backup be restored?",
-        |record, options| drill::drill_text(record, options.most), html: html::drill_html;
     ExperimentList, "Which experiments are built in?", |record, _| plan::experiments_text(record);
     PlanRecord, "What would be measured?", |record, _| plan::plan_text(record);
     PredictionRecord, "What would other settings cost this server?",
@@ -76,9 +74,6 @@ composed! {
     Overview, "What did these experiments measure?",
         |record, options| overview::overview_text(record, ".", options.style),
         html: html::overview_html;
-    FleetPlan, "What is to be verified?", |record, _| fleet::fleet_plan_text(record);
-    FleetRecord, "Are the backups sound?", |record, _| fleet::fleet_text(record),
-        html: html::fleet_html, markdown: fleet::fleet_markdown, gauges: fleet::fleet_openmetrics;
 }
 
 /// Of several data directories there are several.

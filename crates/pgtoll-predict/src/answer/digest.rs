@@ -275,18 +275,21 @@ impl WatchDigest {
     fn cycle_of(&self, window: &WatchWindow, census: &DirtyCensus) -> f64 {
         let expected = self.load.map_or(self.settings.timeout_s, |load| load.cycle_s());
         let seen = census.cycle_s.filter(|_| window.is_cycle);
-        seen.unwrap_or(expected).max(census.age_s).max(1.0)
+        seen.unwrap_or(expected).max(census.age_s).max(SHORTEST_S)
     }
 }
 
-/// The part of a cycle after its last census. Checkpoints are seen up to a look late, so that a census in a
-/// cycle of a second may have been anywhere in it.
+/// The part of a cycle after its last census. Looks are half a second apart, so that in a cycle of a second
+/// a census may have been anywhere.
 fn unseen(census: &DirtyCensus, cycle_s: f64) -> f64 {
-    ((cycle_s - census.age_s + LOOK_S) / cycle_s).clamp(0.0, 1.0)
+    if cycle_s <= SHORTEST_S {
+        return 1.0;
+    }
+    ((cycle_s - census.age_s) / cycle_s).clamp(0.0, 1.0)
 }
 
-/// Seconds between looks, at most.
-const LOOK_S: f64 = 1.0;
+/// Shorter cycles count as cycles of a second.
+const SHORTEST_S: f64 = 1.0;
 
 /// Hints need not come evenly: who reads a table once, late in the cycle, sets them all. What came after the
 /// last census is taken to be at most its part of all that the counters leave room for.
@@ -613,7 +616,7 @@ mod tests {
     fn what_comes_after_the_last_census_is_in_the_upper_bound() {
         let census = |age_s| DirtyCensus { age_s, ..census(10, 0, 0) };
         assert!((unseen(&census(0.4), 1.0) - 1.0).abs() < 1e-9);
-        assert!((unseen(&census(298.0), 300.0) - 0.01).abs() < 1e-9);
+        assert!((unseen(&census(297.0), 300.0) - 0.01).abs() < 1e-9);
         let found = Bounded::new(10.0, 5.0, 20.0);
         assert_eq!(with_unseen(found, 1.0, 2400.0), Bounded::new(10.0, 5.0, 2400.0));
         assert_eq!(with_unseen(found, 0.01, 1500.0), found);

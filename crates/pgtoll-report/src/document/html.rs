@@ -58,7 +58,7 @@ fn block_html(block: &Block, label: &str) -> Markup {
         Block::Folded { summary, code } => html! {
             details { summary { (summary) } (lines_html(code)) }
         },
-        Block::Picture(picture) => picture.clone(),
+        Block::Picture(page) | Block::Composed { page, .. } => page.clone(),
     }
 }
 

@@ -40,7 +40,7 @@ fn push_section(text: &mut String, section: &Section) {
             Block::Facts(facts) => {
                 push_list(text, facts.iter().map(|(name, value)| format!("{name}: {value}")));
             }
-            Block::Code(code) => push_code(text, code),
+            Block::Code(code) | Block::Composed { text: code, .. } => push_code(text, code),
             Block::Folded { summary, code } => {
                 let _ = writeln!(text, "<details><summary>{}</summary>\n", escaped(summary));
                 push_code(text, code);

@@ -65,6 +65,11 @@ pub(crate) enum Block {
     },
     /// SVG, for pages alone.
     Picture(Markup),
+    /// What is composed by hand: lines of text, and of a page.
+    Composed {
+        text: Vec<String>,
+        page: Markup,
+    },
 }
 
 /// Rows of cells below titles. The first cell names the row.

@@ -73,7 +73,7 @@ fn push_block(text: &mut String, block: &Block) {
                 text.push_str(&wrapped(&format!("  {name}{room}  "), value));
             }
         }
-        Block::Code(lines) => {
+        Block::Code(lines) | Block::Composed { text: lines, .. } => {
             for line in lines {
                 let _ = writeln!(text, "{}", printable(line));
             }

@@ -1,12 +1,8 @@
-//! Backups of many clusters, as text. The other formats share its words.
+//! Backups of many clusters: what verifying them takes, and what was found.
 
 mod gauges;
-mod markdown;
 
 pub(crate) use gauges::fleet_openmetrics;
-pub(crate) use markdown::fleet_markdown;
-
-use std::fmt::Write as _;
 
 use pgtoll_estimate::three_digits;
 use pgtoll_format::ByteSize;
@@ -15,89 +11,103 @@ use pgtoll_record::{
     FleetRecord, FleetRefusal,
 };
 
+use crate::document::{Block, Document, Section, Table};
 use crate::html::day;
-use crate::printable::printable;
-use crate::text::wrapped;
+use crate::records::{ReportedRecord, TableOptions};
 
-/// What was found, and what verifying it takes.
-pub(crate) fn fleet_plan_text(of: &FleetPlan) -> String {
-    let (backups, estimate) = (of.backups(), &of.estimate);
-    let mut text = String::new();
-    let _ = writeln!(
-        text,
-        "{}, {} stored, in {}",
-        counted(backups.len() as u64, "backup"),
-        ByteSize(estimate.bytes).rounded(),
-        counted(u64::from(of.shards), "shard"),
-    );
-    for layout in LAYOUTS {
-        let of_layout = backups.iter().filter(|units| units[0].layout == layout);
-        let (count, bytes) = of_layout.fold((0, 0_u64), |(count, bytes), units| {
+impl ReportedRecord for FleetPlan {
+    /// What was found, and what verifying it takes.
+    fn document(&self, _: &TableOptions) -> Document {
+        let (backups, estimate) = (self.backups(), &self.estimate);
+        let mut document = Document {
+            command: "pgtoll fleet plan",
+            question: "What is to be verified?",
+            answer: vec![format!(
+                "{}, {} stored, in {}.",
+                counted(backups.len() as u64, "backup"),
+                ByteSize(estimate.bytes).rounded(),
+                counted(u64::from(self.shards), "shard"),
+            )],
+            again: self.command.clone(),
+            ..Document::default()
+        };
+        document.push(Section::detail("Backups", vec![Block::List(layouts(self))]));
+        let takes = Block::List(what_it_takes(self));
+        document.push(Section::detail("Reading them takes, roughly", vec![takes]));
+        document.push(self.cpu_times.as_ref().map(cpu_times_section));
+        let refused = |refusal: &FleetRefusal| format!("{}: {}", refusal.url, refusal.reason);
+        let refused = shown(self.refused.iter().map(refused).collect());
+        if !refused.is_empty() {
+            let title = "Backups that cannot be read, and will not count as sound";
+            document.push(Section::detail(title, vec![Block::List(refused)]));
+        }
+        document
+    }
+}
+
+/// Backups of each layout, and those that are cut into parts.
+fn layouts(of: &FleetPlan) -> Vec<String> {
+    let backups = of.backups();
+    let of_layout = |layout: &FleetLayout| {
+        let own = backups.iter().filter(|units| units[0].layout == *layout);
+        let (count, bytes) = own.fold((0, 0_u64), |(count, bytes), units| {
             (count + 1, units.iter().fold(bytes, |sum, unit| sum.saturating_add(unit.bytes)))
         });
-        if count > 0 {
-            let (name, size) = (layout_name(layout), ByteSize(bytes).rounded());
-            let _ = writeln!(text, "  {count:>6}  {name}, {size}");
-        }
-    }
+        let size = ByteSize(bytes).rounded();
+        (count > 0).then(|| format!("{count} of {}, {size}", layout_name(*layout)))
+    };
+    let mut lines: Vec<String> = LAYOUTS.iter().filter_map(of_layout).collect();
     let cut = backups.iter().filter(|units| units.len() > 1);
     let (cut, parts) = cut.fold((0, 0), |(cut, parts), units| (cut + 1, parts + units.len()));
     if cut > 0 {
-        let _ = writeln!(text, "  {cut:>6}  cut into {parts} parts, which are verified one by one");
+        lines.push(format!("{cut} cut into {parts} parts, which are verified one by one"));
     }
+    lines
+}
+
+fn what_it_takes(of: &FleetPlan) -> Vec<String> {
+    let estimate = &of.estimate;
     let range = estimate.core_hours_range.map_or_else(String::new, |of| {
         format!(" ({} to {})", three_digits(of.lowest), three_digits(of.highest))
     });
-    let _ = writeln!(
-        text,
-        "\nReading them takes, roughly:\n  {} of up to 8 MB\n  {} core-hours{range}; the longest \
-         shard {:.2} h on one core\n  ${:.2} for cores at $0.04 an hour, ${:.2} for GETs",
-        counted(estimate.gets, "GET"),
-        three_digits(estimate.core_hours),
-        estimate.longest_shard_seconds / 3600.0,
-        estimate.core_dollars,
-        estimate.get_dollars,
-    );
-    let _ = writeln!(
-        text,
-        "  ${:.0} more if the shards run in another region, ${:.0} over the internet",
-        estimate.other_region_dollars, estimate.internet_dollars,
-    );
-    text.extend(of.cpu_times.as_ref().map(cpu_times_text));
-    if !of.refused.is_empty() {
-        let count = counted(of.refused.len() as u64, "backup");
-        let _ = writeln!(text, "\n{count} cannot be read, and will not count as sound:");
-        for FleetRefusal { url, reason } in of.refused.iter().take(SHOWN) {
-            text.push_str(&wrapped("  - ", &printable(&format!("{url}: {reason}"))));
-        }
-        more(&mut text, of.refused.len());
-    }
-    text
+    vec![
+        format!("{} of up to 8 MB", counted(estimate.gets, "GET")),
+        format!(
+            "{} core-hours{range}; the longest shard {:.2} h on one core",
+            three_digits(estimate.core_hours),
+            estimate.longest_shard_seconds / 3600.0
+        ),
+        format!(
+            "${:.2} for cores at $0.04 an hour, ${:.2} for GETs",
+            estimate.core_dollars, estimate.get_dollars
+        ),
+        format!(
+            "${:.0} more if the shards run in another region, ${:.0} over the internet",
+            estimate.other_region_dollars, estimate.internet_dollars
+        ),
+    ]
 }
 
 /// What CPU times an estimate rests on, and how they are made again.
-fn cpu_times_text(of: &FleetCpuTimes) -> String {
+fn cpu_times_section(of: &FleetCpuTimes) -> Section {
     let packings =
         [("plain", &of.plain), ("LZ4", &of.lz4), ("Zstandard", &of.zstd), ("gzip", &of.gzip)];
     let packings = packings.map(|(name, time)| format!("{name} {}", cpu_time(time, 1.0)));
     let readings = [&of.plain, &of.lz4, &of.zstd, &of.gzip, &of.object].map(|of| of.readings);
-    let mut text = wrapped(
-        "",
-        &format!(
-            "CPU seconds of a GB as it is stored, over TLS: {}. Milliseconds of an object beyond \
-             its bytes: {}. Medians of at least {} readings of one backup, with the lowest and the \
-             highest; other processors take other times, and so does data that is packed more or \
-             less tightly. Measured by:",
-            packings.join(", "),
-            cpu_time(&of.object, 1e3),
-            readings.into_iter().min().unwrap_or_default(),
-        ),
+    let words = format!(
+        "CPU seconds of a GB as it is stored, over TLS: {}. Milliseconds of an object beyond its \
+         bytes: {}. Medians of at least {} readings of one backup, with the lowest and the highest; \
+         other processors take other times, and so does data that is packed more or less tightly. \
+         Measured by:",
+        packings.join(", "),
+        cpu_time(&of.object, 1e3),
+        readings.into_iter().min().unwrap_or_default(),
     );
-    for FleetCpuSource { record, command, cpu, cores } in &of.sources {
-        let line = format!("{record} ({cpu}, {cores} CPUs): {command}");
-        text.push_str(&wrapped("  - ", &line));
-    }
-    format!("\n{text}")
+    let source = |FleetCpuSource { record, command, cpu, cores }: &FleetCpuSource| {
+        format!("{record} ({cpu}, {cores} CPUs): {command}")
+    };
+    let sources = Block::List(of.sources.iter().map(source).collect());
+    Section::detail("What the core-hours rest on", vec![Block::Paragraph(words), sources])
 }
 
 fn cpu_time(of: &FleetCpuTime, factor: f64) -> String {
@@ -106,56 +116,66 @@ fn cpu_time(of: &FleetCpuTime, factor: f64) -> String {
     format!("{time} ({lowest} to {highest})")
 }
 
-/// The worst backups first, and a line for all that are sound.
-pub(crate) fn fleet_text(of: &FleetRecord) -> String {
-    let mut text = format!("{}\n", heading(of));
-    for (count, what) in counts(of) {
-        let _ = writeln!(text, "  {count:>6}  {what}");
-    }
-    let bad: Vec<&FleetBackup> = of.backups.iter().filter(|backup| NOT_SOUND(backup)).collect();
-    for backup in bad.iter().take(SHOWN) {
-        let _ = writeln!(text, "\n{}: {}", printable(&backup.url), outcome_words(backup));
-        for reason in &backup.reasons {
-            text.push_str(&wrapped("  - ", &printable(reason)));
+impl ReportedRecord for FleetRecord {
+    const HAS_GAUGES: bool = true;
+
+    /// How many are sound, then the others, the worst first.
+    fn document(&self, _: &TableOptions) -> Document {
+        let mut answer = vec![format!("{}.", heading(self))];
+        answer.extend(oldest(self).map(|oldest| format!("Oldest verification: {}.", day(oldest))));
+        let mut document = Document {
+            command: "pgtoll fleet merge",
+            question: "Are the backups sound?",
+            answer,
+            again: self.command.clone(),
+            ..Document::default()
+        };
+        let words = |backup: &FleetBackup| {
+            let outcome = outcome_words(backup);
+            let all = [outcome].into_iter().chain(backup.reasons.iter().cloned());
+            format!("{}: {}", backup.url, all.collect::<Vec<_>>().join("; "))
+        };
+        let bad = self.backups.iter().filter(|backup| backup.outcome != FleetOutcome::Sound);
+        let bad = shown(bad.map(words).collect());
+        if !bad.is_empty() {
+            let title = format!("Not sound: {}", counts(self));
+            document.push(Section::detail(&title, vec![Block::List(bad)]));
         }
+        let all = Table::new(&HEAD, self.backups.iter().map(row).collect());
+        document.push(Section::evidence("All backups", vec![Block::Table(all)]));
+        document
     }
-    more(&mut text, bad.len());
-    if let Some(oldest) = oldest(of) {
-        let _ = writeln!(text, "\nOldest verification: {}", printable(&day(oldest)));
+
+    fn gauges(&self) -> Option<String> {
+        Some(fleet_openmetrics(self))
     }
-    text
 }
 
 /// How many of all are sound.
-pub(crate) fn heading(of: &FleetRecord) -> String {
+fn heading(of: &FleetRecord) -> String {
     let all = counted(of.backups.len() as u64, "backup");
     format!("{} of {all} sound, {} of pages verified", of.sound, ByteSize(of.bytes).rounded())
 }
 
 /// How many are not sound, by reason.
-pub(crate) fn counts(of: &FleetRecord) -> Vec<(u64, &'static str)> {
+fn counts(of: &FleetRecord) -> String {
     let counts =
         [(of.findings, "with findings"), (of.unverified, "unverified"), (of.refused, "not read")];
-    counts.into_iter().filter(|(count, _)| *count > 0).collect()
+    let counts = counts.iter().filter(|(count, _)| *count > 0);
+    counts.map(|(count, what)| format!("{count} {what}")).collect::<Vec<_>>().join(", ")
 }
 
 /// When what was verified first was verified.
-pub(crate) fn oldest(of: &FleetRecord) -> Option<&str> {
+fn oldest(of: &FleetRecord) -> Option<&str> {
     of.backups.iter().filter_map(|backup| backup.verified.as_deref()).min()
 }
 
-pub(crate) const NOT_SOUND: fn(&FleetBackup) -> bool = |of| of.outcome != FleetOutcome::Sound;
-pub(crate) const ALL: fn(&FleetBackup) -> bool = |_| true;
+/// Titles of [`row`].
+const HEAD: [&str; 4] = ["backup", "outcome", "verified", "what was found"];
 
-pub(crate) const HEAD: [&str; 4] = ["backup", "outcome", "verified", "what was found"];
-
-/// A row for each of these backups, as in [`HEAD`], the worst first.
-pub(crate) fn rows(of: &FleetRecord, wanted: fn(&FleetBackup) -> bool) -> Vec<Vec<String>> {
-    let row = |backup: &FleetBackup| {
-        let verified = backup.verified.as_deref().map_or_else(|| "never".to_owned(), day);
-        vec![backup.url.clone(), outcome_words(backup), verified, backup.reasons.join("; ")]
-    };
-    of.backups.iter().filter(|backup| wanted(backup)).map(row).collect()
+fn row(backup: &FleetBackup) -> Vec<String> {
+    let verified = backup.verified.as_deref().map_or_else(|| "never".to_owned(), day);
+    vec![backup.url.clone(), outcome_words(backup), verified, backup.reasons.join("; ")]
 }
 
 fn outcome_words(backup: &FleetBackup) -> String {
@@ -203,10 +223,12 @@ fn counted(count: u64, word: &str) -> String {
     if count == 1 { format!("1 {word}") } else { format!("{count} {word}s") }
 }
 
-fn more(text: &mut String, all: usize) {
-    if all > SHOWN {
-        let _ = writeln!(text, "  and {} more: --json has all", all - SHOWN);
-    }
+/// The first of them, and how many there are more.
+fn shown(mut lines: Vec<String>) -> Vec<String> {
+    let more = lines.len().saturating_sub(SHOWN);
+    lines.truncate(SHOWN);
+    lines.extend((more > 0).then(|| format!("and {more} more: --json has all")));
+    lines
 }
 
 /// Backups that are shown each.
@@ -312,19 +334,21 @@ pub(crate) mod tests {
             object: time(0.0001),
             sources: vec![source],
         };
-        insta::assert_snapshot!(fleet_plan_text(&plan(Some(times))));
+        let text = |plan: FleetPlan| plan.text(&TableOptions::default());
+        insta::assert_snapshot!(text(plan(Some(times))));
         // One that an earlier version wrote.
-        let earlier = fleet_plan_text(&plan(None));
-        assert!(earlier.contains("\n  4.17 core-hours; the longest shard"), "{earlier}");
+        let earlier = text(plan(None));
+        assert!(earlier.contains("\n  - 4.17 core-hours; the longest shard"), "{earlier}");
         assert!(!earlier.contains("Measured by"), "{earlier}");
     }
 
     #[test]
     fn the_worst_backups_are_named_and_sound_ones_counted() {
-        let expected = "1 of 3 backups sound, 24.0 kB of pages verified\n\
-            \x20      1  with findings\n       1  unverified\n\n\
-            s3://b/a: 1 failure\n  - shop.public.orders, block 7\n\n\
-            s3://b/b: no result yet\n\nOldest verification: 2026-11-23 03:00 UTC\n";
-        assert_eq!(fleet_text(&record()), expected);
+        let expected = "1 of 3 backups sound, 24.0 kB of pages verified.\n\
+            Oldest verification: 2026-11-23 03:00 UTC.\n\n\
+            Not sound: 1 with findings, 1 unverified\n\
+            \x20 - s3://b/a: 1 failure; shop.public.orders, block 7\n\
+            \x20 - s3://b/b: no result yet\n";
+        assert_eq!(record().text(&TableOptions::default()), expected);
     }
 }

@@ -4,9 +4,7 @@ mod answer;
 mod circumstances;
 mod claims;
 mod comparison;
-mod drill;
 mod failover;
-mod fleet;
 mod flow;
 mod judge;
 mod latency;
@@ -29,15 +27,13 @@ use pgtoll_record::{Run, RunResult, Workload};
 use serde::Serialize;
 
 pub(crate) use answer::day;
-pub(crate) use drill::drill_html;
 pub(crate) use failover::failover_html;
-pub(crate) use fleet::fleet_html;
 pub(crate) use judge::judge_html;
 pub use overview::overview_html;
 pub(crate) use prediction::prediction_html;
 pub(crate) use several::html_side_by_side;
 pub(crate) use timeline::timeline;
-pub(crate) use verification::verification_html;
+pub(crate) use verification::{damage as verification_damage, verification_html};
 pub(crate) use wal_statistics::wal_statistics_html;
 pub(crate) use wal_whatif::wal_whatif_html;
 
@@ -268,22 +264,6 @@ impl LabPage<'_> {
 pub(crate) fn inert(result: &impl Serialize) -> String {
     let json = serde_json::to_string(result).unwrap_or_else(|_| "null".to_owned());
     printable_json(&json).replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
-}
-
-/// A table of text that may be wider than the page.
-fn table(label: &str, head: &[&str], rows: &[Vec<String>]) -> Markup {
-    html! {
-        div class="scroll" role="region" tabindex="0" aria-label=(label) {
-            table class="names close" {
-                thead { tr { @for title in head { th scope="col" { (title) } } } }
-                tbody { @for row in rows { tr {
-                    @for (place, cell) in row.iter().enumerate() {
-                        @if place == 0 { th scope="row" { (cell) } } @else { td { (cell) } }
-                    }
-                } } }
-            }
-        }
-    }
 }
 
 #[cfg(test)]

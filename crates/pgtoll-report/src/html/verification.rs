@@ -50,7 +50,7 @@ pub(crate) fn verification_html(records: &[VerificationRecord]) -> String {
 }
 
 /// What is wrong with the files of one record, as a part of another page: `id` begins the ids in it.
-pub(super) fn damage(of: &VerificationRecord, id: &str) -> Markup {
+pub(crate) fn damage(of: &VerificationRecord, id: &str) -> Markup {
     let ids = Ids { findings: format!("{id}-findings"), ..Ids::new(0, of, 1) };
     html! {
         p { (capitalised(&verdict(of))) ". " (amount_words(of)) "." }

@@ -616,7 +616,7 @@ fn a_drill_says_first_what_it_takes() {
     assert!(first[0].contains("are copied, with "), "{ran:?}");
     assert!(first[1].contains("free in"), "{ran:?}");
     assert!(first[2].contains("recovers it as user"), "{ran:?}");
-    assert!(ran.stdout.ends_with("\nsound: the backup can be restored\n"), "{ran:?}");
+    assert!(ran.stdout.starts_with("Sound: the backup can be restored.\n"), "{ran:?}");
 }
 
 #[test]

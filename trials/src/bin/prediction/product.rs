@@ -121,14 +121,14 @@ mod tests {
             let scored = Scored { prediction: change(run).unwrap(), truth };
             let name = format!("{} {} {}", run.server, run.workload.name(), run.repetition);
             assert!(scored.is_covered(), "{name}: {scored:?}");
-            assert!(scored.is_narrow(), "{name}: {scored:?}");
             // No excuse for large ones.
             let is_near = scored.error() <= 0.12 * truth.max(LARGE);
             assert!(is_near, "{name}: {scored:?}");
             scored
         };
         let scored: Vec<Scored> = watched.iter().map(scored).collect();
-        assert_eq!(scored.len(), 36);
+        let narrow = scored.iter().filter(|scored| scored.is_narrow()).count();
+        assert_eq!((scored.len(), narrow), (36, 36));
         assert!(mean(scored.iter().map(Scored::error)).unwrap() < 0.01);
     }
 }
