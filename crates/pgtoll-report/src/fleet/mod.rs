@@ -38,8 +38,9 @@ impl ReportedRecord for FleetPlan {
         let refused = |refusal: &FleetRefusal| format!("{}: {}", refusal.url, refusal.reason);
         let refused = shown(self.refused.iter().map(refused).collect());
         if !refused.is_empty() {
-            let title = "Backups that cannot be read, and will not count as sound";
-            document.push(Section::detail(title, vec![Block::List(refused)]));
+            let count = counted(self.refused.len() as u64, "backup");
+            let title = format!("{count} cannot be read, and will not count as sound");
+            document.push(Section::detail(&title, vec![Block::List(refused)]));
         }
         document
     }

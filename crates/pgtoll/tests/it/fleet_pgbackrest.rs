@@ -135,7 +135,7 @@ fn pgbackrests_backups_are_verified_where_they_lie() {
     }
     let plan = ["fleet", "plan", "s3://b", "--shards", "3", "-o", "s3://ops/"];
     let planned = said(&server, &plan, 0).stdout;
-    assert!(planned.contains("8  pgBackRest"), "{planned}");
+    assert!(planned.contains("8 of pgBackRest"), "{planned}");
     said(&server, &["fleet", "run", "s3://ops/", "--all"], 0);
     let merged = said(&server, &["fleet", "merge", "s3://ops/"], 1).stdout;
     assert!(merged.starts_with("4 of 8 backups sound"), "{merged}");
