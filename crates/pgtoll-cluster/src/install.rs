@@ -70,7 +70,7 @@ impl ServerPackage {
         let quiet = ["--no-compile", "--no-input", "--disable-pip-version-check", "--quiet"];
         let places = ["--target", &*target, "--requirement", &*requirements];
         let root = ["--root-user-action=ignore"];
-        self.install_with(&[&options[..], &quiet, &root, &places].concat(), "ERROR: ", finder)
+        self.install_with(&[&options[..], &quiet, &root, &places].concat(), finder)
     }
 
     /// By a lock file, whose hash npm compares with the package that it fetched.
@@ -100,18 +100,13 @@ impl ServerPackage {
         let cache = cache.to_string_lossy();
         let options = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--logs-max=0"];
         let places = ["--prefix", &*prefix, "--cache", &*cache];
-        self.install_with(&[&options[..], &places].concat(), "npm error ", finder)?;
+        self.install_with(&[&options[..], &places].concat(), finder)?;
         link_libraries(&target.join("node_modules").join(name))
     }
 
     /// By a guard, so that a signal ends the installer and all that it started. What it makes remains the
     /// caller's.
-    fn install_with(
-        &self,
-        arguments: &[&str],
-        error_prefix: &str,
-        finder: &Finder,
-    ) -> Result<(), ClusterError> {
+    fn install_with(&self, arguments: &[&str], finder: &Finder) -> Result<(), ClusterError> {
         let mut guard = finder.guard(&ServerUser::caller())?;
         let found = InstallerProgram::find(self.installer, &mut guard);
         finder.interrupt().check()?;
@@ -120,22 +115,27 @@ impl ServerPackage {
             Err(ClusterError::Program { output, .. }) => Err(ClusterError::Installer {
                 installer: self.installer,
                 package: format!("{} {}", self.name(), self.version),
-                message: last_error(&output, error_prefix),
+                message: error_line(self.installer, &output),
             }),
             ended => ended.map(drop),
         }
     }
 }
 
-/// The last error that an installer names, else its last line.
-fn last_error(output: &str, prefix: &str) -> String {
-    // Where npm's log is, which is removed.
-    let mut errors = output
-        .lines()
-        .filter_map(|line| line.strip_prefix(prefix))
-        .filter(|of| !of.contains("log"));
-    let message = errors.next_back().or(output.lines().next_back());
-    message.unwrap_or("it said nothing").to_owned()
+/// The line that says what went wrong; else the last one.
+fn error_line(installer: PackageInstaller, output: &str) -> String {
+    let line = match installer {
+        PackageInstaller::Pip => {
+            output.lines().filter_map(|line| line.strip_prefix("ERROR: ")).next_back()
+        }
+        // Names of an error come before its sentence, advice behind it.
+        PackageInstaller::Npm => {
+            output.lines().filter_map(|line| line.strip_prefix("npm error ")).find(|line| {
+                !["code ", "errno ", "syscall "].iter().any(|name| line.starts_with(name))
+            })
+        }
+    };
+    line.or(output.lines().next_back()).unwrap_or("it said nothing").to_owned()
 }
 
 /// npm's packages have no links: a list says which ones to make, each beside the library that it names.
@@ -225,4 +225,20 @@ fn open_to_all(path: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sentence_of_an_error_is_found() {
+        let npm = "npm error code EINTEGRITY\nnpm error Integrity checksum failed\n\
+                   npm error A complete log of this run can be found in: /root/.npm/_logs/1.log";
+        assert_eq!(error_line(PackageInstaller::Npm, npm), "Integrity checksum failed");
+        let pip = "ERROR: Could not find a version\nERROR: No matching distribution found\n";
+        assert_eq!(error_line(PackageInstaller::Pip, pip), "No matching distribution found");
+        assert_eq!(error_line(PackageInstaller::Npm, "killed"), "killed");
+        assert_eq!(error_line(PackageInstaller::Pip, ""), "it said nothing");
+    }
 }
