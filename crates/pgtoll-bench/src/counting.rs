@@ -211,7 +211,7 @@ impl<'a> Counting<'a> {
         let query = |source| BenchError::query(cluster, source);
         monitor.execute("SET synchronous_commit = on").map_err(query)?;
         monitor.execute("SELECT pg_logical_emit_message(true, 'pgtoll', '')").map_err(query)?;
-        let wal_by_type = wal_by_type(cluster, before.wal_insert, after.wal_insert)?;
+        let wal = counted_wal(cluster, before.wal_insert, after.wal_insert)?;
         // The checkpointer publishes its counters when it turns to the next checkpoint.
         for _ in 0..2 {
             monitor.execute("CHECKPOINT").map_err(query)?;
@@ -223,8 +223,9 @@ impl<'a> Counting<'a> {
         Ok(Counters {
             wal_bytes: after.wal_insert.bytes_since(before.wal_insert).unwrap_or(0),
             wal_records: both(after.wal_records, before.wal_records),
-            wal_images: both(after.wal_full_page_images, before.wal_full_page_images),
-            wal_by_type,
+            wal_images: both(after.wal_full_page_images, before.wal_full_page_images)
+                .or(Some(wal.images)),
+            wal_by_type: wal.by_type,
             blocks_read: both(after.blocks_read, before.blocks_read),
             blocks_written: both(written, before.blocks_written),
             io,
@@ -232,14 +233,18 @@ impl<'a> Counting<'a> {
     }
 }
 
-/// The WAL between two positions, all of which was flushed, as `pg_waldump --stats=record` counts it.
-fn wal_by_type(
-    cluster: &Cluster,
-    from: Lsn,
-    to: Lsn,
-) -> Result<BTreeMap<String, WalAmount>, BenchError> {
+/// What a stretch of WAL has.
+#[derive(Default)]
+struct CountedWal {
+    /// As `pg_waldump --stats=record` counts it.
+    by_type: BTreeMap<String, WalAmount>,
+    images: u64,
+}
+
+/// The WAL between two positions, all of which was flushed.
+fn counted_wal(cluster: &Cluster, from: Lsn, to: Lsn) -> Result<CountedWal, BenchError> {
     if from == to {
-        return Ok(BTreeMap::new());
+        return Ok(CountedWal::default());
     }
     let unread = |source| BenchError::Wal { arm: cluster.name().to_owned(), source };
     let files = segments(&[cluster.data()]).map_err(unread)?;
@@ -251,5 +256,7 @@ fn wal_by_type(
         return Err(BenchError::WalIncomplete { arm: cluster.name().to_owned(), from, to });
     }
     let types = summary.collected.types();
-    Ok(types.map(|(kind, amount)| (kind.name(summary.major), amount)).collect())
+    let by_type = types.map(|(kind, amount)| (kind.name(summary.major), amount)).collect();
+    let images = summary.collected.causes().map(|(_, images)| images.images).sum();
+    Ok(CountedWal { by_type, images })
 }

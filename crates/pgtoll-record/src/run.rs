@@ -675,7 +675,7 @@ pub struct Counters {
     pub wal_bytes: u64,
     /// WAL records (`pg_stat_wal`, 15 and later).
     pub wal_records: Option<u64>,
-    /// Full-page images in the WAL (`pg_stat_wal`, 15 and later).
+    /// Full-page images in the WAL (`pg_stat_wal`; before 15 as the WAL itself has them).
     pub wal_images: Option<u64>,
     /// WAL by record type, as `pg_waldump --stats=record` counts it; page headers are not in it.
     pub wal_by_type: BTreeMap<String, WalAmount>,

@@ -1,6 +1,6 @@
 //! Servers of all majors, those among them that came without client programs: what needs none of these.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
@@ -23,6 +23,9 @@ fn measuring_takes_a_server_without_client_programs() {
         let ran = run(small_measure(&scratch).arg("--postgres").arg(&server.bin));
         assert_eq!(ran.status, Some(0), "{ran:?}");
         assert!(ran.stdout.contains(&format!("PostgreSQL {}", server.version)), "{ran:?}");
+        let record = fs::read_to_string(scratch.path("result/run.jsonl")).unwrap();
+        assert!(record.contains("\"wal_images\":"), "{record}");
+        assert!(!record.contains("\"wal_images\":null"), "{record}");
         scratch.assert_empty();
     }
     println!("measured with {majors:?}");
