@@ -233,7 +233,7 @@ impl<'a> Counting<'a> {
     }
 }
 
-/// What a stretch of WAL has.
+/// Records and images of a stretch of WAL.
 #[derive(Default)]
 struct CountedWal {
     /// As `pg_waldump --stats=record` counts it.

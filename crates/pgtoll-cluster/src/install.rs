@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn the_sentence_of_an_error_is_found() {
         let npm = "npm error code EINTEGRITY\nnpm error Integrity checksum failed\n\
-                   npm error A complete log of this run can be found in: /root/.npm/_logs/1.log";
+                   npm error A complete log of this run can be found in: 1.log";
         assert_eq!(error_line(PackageInstaller::Npm, npm), "Integrity checksum failed");
         let pip = "ERROR: Could not find a version\nERROR: No matching distribution found\n";
         assert_eq!(error_line(PackageInstaller::Pip, pip), "No matching distribution found");

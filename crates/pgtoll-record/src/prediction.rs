@@ -163,8 +163,8 @@ pub struct WatchWindow {
     /// `VACUUM`s that ended meanwhile, or were still under way. `None` as above.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vacuums: Option<u64>,
-    /// Images among `wal_images`, at most, of pages that nobody wrote who is counted, or that had one already:
-    /// of indexes that were built, tables that were rewritten, relations that were dropped. `None`: not known,
+    /// Images among `wal_images`, at most, that stand for no block among the written: of indexes that were built,
+    /// tables that were rewritten, relations that were dropped. `None`: not known,
     /// and in older records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forced_images_most: Option<u64>,

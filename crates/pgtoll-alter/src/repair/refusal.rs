@@ -54,40 +54,40 @@ pub enum BlockRefusal {
     /// It is beyond the end of the source's file, or the file is not there.
     #[error("the source has no such block")]
     NoBlock,
-    /// Of a source's file.
+    /// The source's file could not be read.
     #[error("read the page: {0}")]
     Unreadable(String),
     /// A hard link, perhaps.
     #[error("the source's file is the damaged one itself")]
     DamagedFile,
-    /// Its number is none of the four.
+    /// The fork's number is not 0 to 3.
     #[error("an unknown fork")]
     UnknownFork,
-    /// Redo leaves no file for it.
+    /// Redo makes no file for this block.
     #[error("it has no place")]
     NoPlace,
     /// It was dropped, or got another file.
     #[error("the {0} knows no relation with this file")]
     UnknownRelation(&'static str),
-    /// Of the server that is repaired.
+    /// `datallowconn` is false.
     #[error("its database takes no connections")]
     ClosedDatabase,
-    /// Of a standby.
+    /// It is missing on the standby, or `datallowconn` is false.
     #[error("the standby has no such database that takes connections")]
     NoDatabase,
-    /// In this database.
+    /// The extension is missing in this database of the standby.
     #[error(
         "the extension pageinspect is not in the standby's database {0}: CREATE EXTENSION pageinspect \
          there, on the primary"
     )]
     NoPageinspect(String),
-    /// So many bytes are no page.
+    /// The standby's answer is shorter or longer than a page.
     #[error("the standby sent {0} bytes for a page")]
     Length(usize),
-    /// Maps are kept in memory in ways of their own.
+    /// Maps and init forks are not repaired beside a running server.
     #[error("only main forks are repaired while the server runs: stop it first")]
     OtherFork,
-    /// Nobody could connect without them.
+    /// A session cannot begin without the system catalogs.
     #[error("the system's catalogs are needed to connect: stop the server first")]
     Catalog,
     /// `hashpage.c` reads pages that are there in modes that do not check them.
@@ -101,16 +101,16 @@ pub enum BlockRefusal {
          than the disk; CHECKPOINT, then look again, or stop the server first"
     )]
     Taken,
-    /// With the reason.
+    /// The server's answer is unknown, for this reason.
     #[error("the server cannot be asked whether it refuses it: {0}")]
     NotAsked(String),
-    /// With the server's message.
+    /// The server's message.
     #[error("its locks were not granted: {0}")]
     NotLocked(String),
-    /// Since the plan was made.
+    /// The relation has another file or definition than in the plan.
     #[error("the relation was changed meanwhile")]
     RelationChanged,
-    /// Since the plan was made.
+    /// The block has other bytes than in the plan.
     #[error("it was written since the plan was made")]
     BlockChanged,
     /// The page could not be written.
@@ -124,10 +124,10 @@ pub enum BlockRefusal {
     /// It reads something else, or sees other damage.
     #[error("written, and the server refuses it still")]
     RefusedStill,
-    /// With the reason.
+    /// The server's answer after writing is unknown, for this reason.
     #[error("written, but the server could not be asked again: {0}")]
     NotAskedAgain(String),
-    /// What a server, the connection to it, the system or redo says.
+    /// A message of a server, a connection, the system or redo.
     #[error("{0}")]
     Told(String),
 }
@@ -141,18 +141,18 @@ impl From<ConnectionError> for BlockRefusal {
 /// Why no WAL was replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum RedoRefusal {
-    /// Of no version that pgtoll knows.
+    /// pgtoll does not know the cluster's major version.
     #[error("its version is unknown")]
     UnknownVersion,
     /// The control file of the cluster.
     #[error("read {}: {error}", path.display())]
     ControlFile {
-        /// Where it is.
+        /// Its path.
         path: PathBuf,
         /// The system's error.
         error: io::Error,
     },
-    /// What a control file for redo cannot be made of.
+    /// The control file cannot be changed for redo.
     #[error(transparent)]
     Control(#[from] ControlError),
     /// Each replay ended at another record.
