@@ -420,10 +420,36 @@ fn census_lines(watch: &ServerWatch) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use pgtoll_record::{WATCHED_PAGES, WATCHED_WAL, WatchSource};
+
     use super::*;
 
     fn record() -> PredictionRecord {
         serde_json::from_str(include_str!("../tests/fixtures/prediction.json")).unwrap()
+    }
+
+    #[test]
+    fn what_would_narrow_a_wide_range_stands_below_the_headline() {
+        let mut of = record();
+        let source = |name: &str, remedy: &str| WatchSource {
+            name: name.to_owned(),
+            available: false,
+            gives: String::new(),
+            remedy: Some(remedy.to_owned()),
+        };
+        of.watch.sources =
+            vec![source(WATCHED_PAGES, "CREATE EXTENSION"), source(WATCHED_WAL, "--wal stream")];
+        assert!(!prediction_text(&of).contains("narrower"));
+        let wide = Interval { estimate: 0.1, lower: 0.0, upper: 0.4 };
+        of.answers[0].wal.as_mut().unwrap().extra_share = Some(wide);
+        let text = prediction_text(&of);
+        let expected = "  narrower: --wal stream\n  narrower: CREATE EXTENSION\n  decides: ";
+        assert!(text.contains(expected), "{text}");
+        // Hints are logged already: pages say nothing of what they save.
+        of.server.settings.insert("wal_log_hints".to_owned(), "on".to_owned());
+        assert!(!prediction_text(&of).contains("narrower: CREATE EXTENSION"));
+        of.answers[0].wal = None;
+        assert!(prediction_text(&of).contains("narrower: --wal stream"));
     }
 
     #[test]
