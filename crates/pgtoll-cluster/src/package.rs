@@ -18,7 +18,7 @@ pub struct ServerPackage {
     pub major: u32,
     /// The version of the server in it.
     pub server: &'static str,
-    /// What fetches it.
+    /// The program that fetches it.
     pub installer: PackageInstaller,
     /// The package's version.
     pub version: &'static str,
@@ -137,7 +137,7 @@ impl ServerPackage {
             .ok_or(ClusterError::NoPackage { major, architecture: std::env::consts::ARCH })
     }
 
-    /// What its installer calls it: here, or where there is one.
+    /// Its name for the installer, on this architecture or on the first that has a build.
     pub fn name(&self) -> &'static str {
         self.build().map_or(self.builds[0].name, |build| build.name)
     }
@@ -153,7 +153,7 @@ impl ServerPackage {
         format!("{}-{}", self.name().trim_start_matches('@').replace('/', "-"), self.version)
     }
 
-    /// Where the installation lies among the files that its installer makes.
+    /// The installation's directory below the directory that the installer fills.
     pub(crate) fn root(&self) -> PathBuf {
         match self.installer {
             PackageInstaller::Pip => Path::new(&self.name().replace('-', "_")).join("pginstall"),
@@ -176,9 +176,9 @@ impl ServerPackage {
     /// Where servers that pip installed together with pgtoll have their programs.
     pub(crate) fn beside_this_program() -> Vec<PathBuf> {
         let packages = std::env::current_exe().map(|own| packages_beside(&own)).unwrap_or_default();
-        let roots = packages
-            .iter()
-            .flat_map(|packages| SERVER_PACKAGES.iter().map(move |of| packages.join(of.root())));
+        let roots = packages.iter().flat_map(|packages| {
+            SERVER_PACKAGES.iter().map(move |package| packages.join(package.root()))
+        });
         programs_in(roots)
     }
 }

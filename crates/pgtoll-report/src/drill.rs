@@ -148,7 +148,7 @@ fn amount_words(of: &DrilledDatabase) -> String {
     )
 }
 
-/// A list of what was found in the tars, the repository and the server, each of so many at most.
+/// Findings in the tars, in the repository and of the server, at most `most` of each.
 fn findings(of: &DrillRecord, most: usize) -> Vec<Section> {
     let of_check = |checks: &[DrillCheck]| {
         let own = of.pages.findings.iter().filter(|finding| checks.contains(&finding.check));

@@ -217,10 +217,10 @@ impl WatchDigest {
             let part = if window.is_cycle { 1.0 } else { window.seconds / cycle };
             stock += counts(census, cycle).stock() * part;
             let written = wal.and_then(|wal| pages_written(window, wal));
-            let most = written.as_ref().map(|of| of.images().upper);
+            let most = written.as_ref().map(|pages| pages.images().upper);
             let most = most.unwrap_or_else(|| by_counters(window).upper);
             let found = with_unseen(self.by_census(window, census), unseen(census, cycle), most);
-            let visible = written.map(|of| of.visible);
+            let visible = written.map(|pages| pages.visible);
             let carried = match (visible, window.carried_marks) {
                 (Some(visible), _) => CarriedVisible::Counted(visible),
                 (None, Some(marks)) => CarriedVisible::Sampled(marks),
