@@ -12,7 +12,7 @@ use crate::fleet::{Backups, found, json, tar};
 use crate::support::{Ran, Scratch, pgtoll, program, run};
 
 /// Where s3s-fs is: `cargo install s3s-fs --version 0.14.1 --features binary`. Building it takes too long for
-/// every run of the tests.
+/// every run of the tests; with it, `cargo test -p pgtoll --features manual-tests --test it fleet_s3s`.
 const S3S: &str = "PGTOLL_TEST_S3S";
 
 struct S3sServer {
@@ -79,12 +79,10 @@ fn serve(server: &Path, root: &Path, port: u16) -> Child {
 const KEY: &str = "key";
 const SECRET: &str = "secret-of-tests";
 
-#[test]
+#[cfg_attr(feature = "manual-tests", test)]
+#[cfg_attr(not(feature = "manual-tests"), expect(dead_code, reason = "run by hand"))]
 fn a_shard_survives_a_store_that_dies_while_it_reads() {
-    let Some(program) = std::env::var_os(S3S) else {
-        eprintln!("not tested: {S3S} names no s3s-fs");
-        return;
-    };
+    let program = std::env::var_os(S3S).expect("PGTOLL_TEST_S3S names s3s-fs");
     let scratch = Scratch::new();
     let backups = Backups::make(&scratch, &mut scratch.guard());
     let (root, store) = (scratch.path("root"), scratch.path("root/backups"));

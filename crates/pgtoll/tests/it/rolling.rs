@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -417,18 +418,22 @@ fn series_run(
 }
 
 /// Many runs of each kind on each version, a line of JSON each on standard output. It takes a minute a
-/// run: `PGTOLL_ROLLING_RUNS=10 cargo test -p pgtoll --test it rolling::a_series -- --nocapture`.
-#[test]
+/// run: `PGTOLL_ROLLING_RUNS=10 cargo test -p pgtoll --features manual-tests --test it rolling::a_series -- --nocapture`.
+#[cfg_attr(feature = "manual-tests", test)]
+#[cfg_attr(not(feature = "manual-tests"), expect(dead_code, reason = "run by hand"))]
 fn a_series_of_runs_and_of_switchovers_by_hand() {
-    let Ok(runs) = std::env::var("PGTOLL_ROLLING_RUNS") else { return };
+    let runs = std::env::var("PGTOLL_ROLLING_RUNS").expect("PGTOLL_ROLLING_RUNS says how many");
     let runs: u32 = runs.parse().expect("PGTOLL_ROLLING_RUNS is a number");
-    let show = |line: &RollingSeriesLine| println!("{}", serde_json::to_string(line).unwrap());
+    let show = |line: &RollingSeriesLine| {
+        let line = serde_json::to_string(line).unwrap() + "\n";
+        std::io::stdout().write_all(line.as_bytes()).unwrap();
+    };
     let show_run = |run| show(&RollingSeriesLine::Run(Box::new(run)));
     show(&RollingSeriesLine::Header(Box::new(RollingSeriesHeader {
         schema: ROLLING_SERIES_SCHEMA.to_owned(),
         pgtoll: env!("CARGO_PKG_VERSION").to_owned(),
         command: format!(
-            "PGTOLL_ROLLING_RUNS={runs} cargo test -p pgtoll --test it rolling::a_series -- --nocapture"
+            "PGTOLL_ROLLING_RUNS={runs} cargo test -p pgtoll --features manual-tests --test it rolling::a_series -- --nocapture"
         ),
         host: pgtoll_bench::host(&std::env::temp_dir()).unwrap(),
     })));
