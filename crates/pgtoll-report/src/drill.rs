@@ -8,9 +8,8 @@ use pgtoll_record::{
 };
 
 use crate::document::{Block, Document, Section, Table};
-use crate::html::verification_damage;
 use crate::records::{ReportedRecord, TableOptions};
-use crate::verification::verification_text;
+use crate::verification;
 
 impl ReportedRecord for DrillRecord {
     /// The three verdicts, what was read and what is wrong.
@@ -35,7 +34,7 @@ impl ReportedRecord for DrillRecord {
         });
         document.push(facts("Databases", databases.collect()));
         document.sections.extend(findings(self, options.most));
-        document.sections.extend(files(self, options.most));
+        document.sections.extend(files(self, options));
         document.push(Section::evidence("What was restored, and how", restored(self)));
         document
     }
@@ -191,24 +190,22 @@ fn finding_line(of: &DrillFinding) -> String {
 }
 
 /// What is wrong with the files of each part, of the backup and of the restored cluster.
-fn files(of: &DrillRecord, most: usize) -> Vec<Section> {
-    let members = of.pages.members.iter().enumerate().map(|(number, record)| {
-        (format!("member-{}", number + 1), format!("Files of {}", record.source.path), record)
-    });
-    let named = |id: &str, title: &str, record| (id.to_owned(), title.to_owned(), record);
-    let backup = of.pages.backup.iter().map(|of| named("backup", "Files of the backup", of));
-    let restored =
-        of.pages.restored.iter().map(|of| named("cluster", "Files of the restored cluster", of));
+fn files(of: &DrillRecord, options: &TableOptions) -> Vec<Section> {
+    let members = of.pages.members.iter();
+    let members = members.map(|record| (format!("Files of {}", record.source.path), record));
+    let backup = of.pages.backup.iter().map(|record| ("Files of the backup".to_owned(), record));
+    let restored = of.pages.restored.iter();
+    let restored = restored.map(|record| ("Files of the restored cluster".to_owned(), record));
     let is_wrong = |record: &VerificationRecord| {
         !matches!(record.outcome, VerificationOutcome::Sound | VerificationOutcome::NoDamageSeen)
     };
-    let section = |(id, title, record): (String, String, &VerificationRecord)| {
-        let text = verification_text(record, most).lines().map(str::to_owned).collect();
-        let page = verification_damage(record, &id);
-        Section::detail(&title, vec![Block::Composed { text, page }])
+    let sections = |(title, record): (String, &VerificationRecord)| {
+        let verdict = Section::detail(&title, vec![Block::List(verification::answer(record))]);
+        let damage = verification::damage_sections(record, &format!(" ({title})"), options);
+        std::iter::once(verdict).chain(damage).collect::<Vec<_>>()
     };
     let all = members.chain(backup).chain(restored);
-    all.filter(|(.., record)| is_wrong(record)).map(section).collect()
+    all.filter(|(_, record)| is_wrong(record)).flat_map(sections).collect()
 }
 
 fn restored(of: &DrillRecord) -> Vec<Block> {
@@ -396,7 +393,7 @@ pub(crate) mod tests {
     #[test]
     fn files_that_are_damaged_are_named() {
         let mut damaged = record();
-        damaged.pages.backup = Some(crate::verification::tests::record());
+        damaged.pages.backup = Some(verification::tests::record());
         damaged.backup.path = "<script>".to_owned();
         damaged.start.last_words = Some("<b>".to_owned());
         let page = damaged.html();

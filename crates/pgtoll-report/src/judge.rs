@@ -1,54 +1,97 @@
-//! What an application saw, as text: the verdict first.
+//! What an application saw: the verdict first.
 
 use std::fmt::Write as _;
 
 use pgtoll_record::{
-    AcknowledgementGap, IdSet, JudgeRecord, JudgeVerdict, JudgedClient, JudgedNode, NodeIdentity,
-    TransactionExample,
+    AcknowledgementGap, ClientTimeline, IdSet, JudgeRecord, JudgeVerdict, JudgedClient, JudgedNode,
+    NodeIdentity, TransactionExample,
 };
 
-use crate::text::{aligned, wrapped};
+use crate::document::{Block, Document, Section, Table};
+use crate::html::timeline;
+use crate::records::{ReportedRecord, TableOptions};
+use crate::text::wrapped;
 use crate::wal_numbers::{count, counted};
 
-/// The verdict, what clients saw, what became of the transactions, and each client over time.
-pub(crate) fn judge_text(of: &JudgeRecord) -> String {
-    let mut text = wrapped("", &judge_headline(of));
-    for finding in &of.findings {
-        text.push_str(&wrapped("finding: ", finding));
+impl ReportedRecord for JudgeRecord {
+    /// The verdict, what clients saw, what became of the transactions, and each client over time.
+    fn document(&self, _: &TableOptions) -> Document {
+        let mut document = Document {
+            command: "pgtoll lab judge",
+            question: "What did an application see?",
+            subject: subject_words(self),
+            answer: vec![judge_headline(self)],
+            findings: self.findings.clone(),
+            notes: self
+                .notes
+                .iter()
+                .map(String::as_str)
+                .chain([PLACE])
+                .map(str::to_owned)
+                .collect(),
+            again: self.command.clone(),
+            ..Document::default()
+        };
+        document.push(Section::detail("What clients saw", vec![count_table(&seen_rows(self))]));
+        if self.verdict.is_some() {
+            let table = count_table(&set_rows(self));
+            document.push(Section::detail("What became of the transactions", vec![table]));
+        }
+        document.push(client_section(self));
+        for (title, lines) in [
+            ("Servers that answered", node_lines(self)),
+            ("Readers", read_lines(self)),
+            ("Errors", error_lines(self)),
+            ("Some of these transactions", example_lines(self)),
+        ] {
+            document.push(
+                (!lines.is_empty()).then(|| Section::detail(title, vec![Block::List(lines)])),
+            );
+        }
+        document.notes.extend(self.journal.iter().map(|journal| format!("journals: {journal}")));
+        document
     }
-    text.push('\n');
-    text.push_str(&wrapped("", &subject_words(of)));
-    for line in fault_lines(of) {
-        text.push_str(&wrapped("", &line));
+}
+
+fn count_table(rows: &[NamedCount]) -> Block {
+    let row = |(name, number, words): &NamedCount| {
+        vec![(*name).to_owned(), count(*number), words.clone()]
+    };
+    let rows = rows.iter().map(row).collect();
+    Block::Table(Table::with_prose(&["transactions", "number", "meaning"], rows))
+}
+
+fn client_section(record: &JudgeRecord) -> Section {
+    let row = |(number, client)| client_row(number, client).to_vec();
+    let rows: Vec<Vec<String>> = record.clients.iter().enumerate().map(row).collect();
+    let (shown, others) = rows.split_at(rows.len().min(SHOWN));
+    let mut blocks = vec![Block::Table(Table::new(&CLIENT_HEAD, shown.to_vec()))];
+    if !others.is_empty() {
+        blocks.push(Block::Paragraph(format!("and {} more", others.len())));
     }
-    text.push_str("\nwhat clients saw\n");
-    text.push_str(&table(&seen_rows(of)));
-    if of.verdict.is_some() {
-        text.push_str("\nwhat became of the transactions\n");
-        text.push_str(&table(&set_rows(of)));
+    blocks.push(Block::Composed {
+        text: client_lines(record),
+        page: timeline("clients-over-time", &client_timeline(record)),
+    });
+    Section::detail("Clients", blocks)
+}
+
+/// The clients over time, as labs have it.
+fn client_timeline(record: &JudgeRecord) -> ClientTimeline {
+    ClientTimeline {
+        seconds: record.seconds,
+        bin_s: record.bin_s,
+        clients: record.clients.iter().map(|client| client.line.clone()).collect(),
+        events: record.events.clone(),
     }
-    text.push_str("\nclients\n");
-    text.push_str(&client_table(of));
-    text.push_str(&lines(of));
-    push_list(&mut text, "servers that answered", &node_lines(of));
-    push_list(&mut text, "readers", &read_lines(of));
-    push_list(&mut text, "errors", &error_lines(of));
-    push_list(&mut text, "some of them", &example_lines(of));
-    for note in of.notes.iter().map(String::as_str).chain([PLACE]) {
-        text.push_str(&wrapped("note: ", note));
-    }
-    if let Some(journal) = &of.journal {
-        text.push_str(&wrapped("journals: ", journal));
-    }
-    text
 }
 
 /// What every such record has to be read with.
-pub(crate) const PLACE: &str = "times and losses are those of this run: of its load, its network \
+const PLACE: &str = "times and losses are those of this run: of its load, its network \
     and this fault; repeat it, since losses are a distribution";
 
 /// The answer in one line.
-pub(crate) fn judge_headline(of: &JudgeRecord) -> String {
+fn judge_headline(of: &JudgeRecord) -> String {
     let counts = &of.transactions;
     let mut words = match &of.verdict {
         Some(verdict) => format!(
@@ -73,7 +116,7 @@ pub(crate) fn judge_headline(of: &JudgeRecord) -> String {
 }
 
 /// Who did what to which server.
-pub(crate) fn subject_words(of: &JudgeRecord) -> String {
+fn subject_words(of: &JudgeRecord) -> String {
     let design = &of.design;
     let mut words = format!(
         "PostgreSQL {}: {}, {} transactions/s, {} of load.",
@@ -90,11 +133,14 @@ pub(crate) fn subject_words(of: &JudgeRecord) -> String {
     if let Some(ended) = &of.ended {
         let _ = write!(words, " The run ended early: {ended}.");
     }
+    for line in fault_lines(of) {
+        let _ = write!(words, " {line}");
+    }
     words
 }
 
 /// What was done to the server, and how that ended.
-pub(crate) fn fault_lines(of: &JudgeRecord) -> Vec<String> {
+fn fault_lines(of: &JudgeRecord) -> Vec<String> {
     let Some(fault) = &of.fault else {
         return vec!["No fault was injected by pgtoll.".to_owned()];
     };
@@ -112,10 +158,10 @@ pub(crate) fn fault_lines(of: &JudgeRecord) -> Vec<String> {
 }
 
 /// Rows of three cells: name, number, words.
-pub(crate) type NamedCount = (&'static str, u64, String);
+type NamedCount = (&'static str, u64, String);
 
 /// What clients saw.
-pub(crate) fn seen_rows(of: &JudgeRecord) -> Vec<NamedCount> {
+fn seen_rows(of: &JudgeRecord) -> Vec<NamedCount> {
     let counts = &of.transactions;
     let limit = span(of.design.wait_limit_s);
     let latency =
@@ -152,7 +198,7 @@ pub(crate) fn seen_rows(of: &JudgeRecord) -> Vec<NamedCount> {
 }
 
 /// What became of the transactions.
-pub(crate) fn set_rows(of: &JudgeRecord) -> Vec<NamedCount> {
+fn set_rows(of: &JudgeRecord) -> Vec<NamedCount> {
     let Some(verdict) = &of.verdict else { return Vec::new() };
     let lost = &verdict.lost;
     let before = if of.fault.is_some() { "the fault" } else { "the longest outage" };
@@ -180,20 +226,12 @@ pub(crate) fn set_rows(of: &JudgeRecord) -> Vec<NamedCount> {
     rows
 }
 
-fn table(rows: &[NamedCount]) -> String {
-    let width = rows.iter().map(|(_, number, _)| count(*number).len()).max().unwrap_or(0);
-    let line = |(name, number, words): &NamedCount| {
-        format!(" {name:<15}  {:>width$}  {words}", count(*number)).trim_end().to_owned() + "\n"
-    };
-    rows.iter().map(line).collect()
-}
-
 /// Titles of the clients' table.
-pub(crate) const CLIENT_HEAD: [&str; 7] =
+const CLIENT_HEAD: [&str; 7] =
     ["client", "acknowledged", "waited", "failed", "unknown", "longest outage", "served again"];
 
 /// A client's row.
-pub(crate) fn client_row(number: usize, of: &JudgedClient) -> [String; 7] {
+fn client_row(number: usize, of: &JudgedClient) -> [String; 7] {
     let healed = match of.healed_s {
         Some(seconds) => format!("after {}", span(seconds)),
         None if of.hung => "no: hung".to_owned(),
@@ -210,43 +248,32 @@ pub(crate) fn client_row(number: usize, of: &JudgedClient) -> [String; 7] {
     ]
 }
 
-fn client_table(of: &JudgeRecord) -> String {
-    let head = CLIENT_HEAD.map(str::to_owned).to_vec();
-    let rows = of.clients.iter().enumerate().take(SHOWN);
-    let rows = rows.map(|(number, client)| client_row(number, client).to_vec());
-    let mut text = aligned(std::iter::once(head).chain(rows).collect(), Vec::new());
-    if of.clients.len() > SHOWN {
-        let _ = writeln!(text, " and {} more", of.clients.len() - SHOWN);
-    }
-    text
-}
-
 /// Clients, and lines of a list, that a terminal is shown.
 const SHOWN: usize = 16;
 /// Columns of a client's line in a terminal.
 const COLUMNS: usize = 60;
 
-/// Each client over time.
-fn lines(of: &JudgeRecord) -> String {
-    let bins = of.clients.iter().map(|client| client.line.len()).max().unwrap_or(0);
+/// Each client over time, for a terminal.
+fn client_lines(record: &JudgeRecord) -> Vec<String> {
+    let bins = record.clients.iter().map(|client| client.line.len()).max().unwrap_or(0);
     let per_column = bins.div_ceil(COLUMNS).max(1);
-    let mut text = String::new();
-    for (number, client) in of.clients.iter().enumerate().take(SHOWN) {
+    let line = |(number, client): (usize, &JudgedClient)| {
         let letters: Vec<char> = client.line.chars().collect();
         let columns: String = letters.chunks(per_column).map(worst).collect();
-        let _ = writeln!(text, " {number:>6}  {}", columns.trim_end());
-    }
+        format!(" {number:>6}  {}", columns.trim_end())
+    };
+    let mut lines: Vec<String> = record.clients.iter().enumerate().take(SHOWN).map(line).collect();
     if bins > 0 {
         #[expect(clippy::cast_precision_loss, reason = "bins are few")]
-        let column_s = of.bin_s * per_column as f64;
-        let legend =
-            format!("over time, {} a column: - served, w waiting, x an error", span(column_s));
-        text.push_str(&wrapped("         ", &legend));
+        let column_s = record.bin_s * per_column as f64;
+        lines
+            .push(format!("         {} a column: - served, w waiting, x an error", span(column_s)));
     }
-    for event in of.events.iter().take(SHOWN) {
-        text.push_str(&wrapped("         ", &format!("{}: {}", span(event.at_s), event.what)));
-    }
-    text
+    let events = record.events.iter().take(SHOWN);
+    let event_lines =
+        events.map(|event| wrapped("         ", &format!("{}: {}", span(event.at_s), event.what)));
+    lines.extend(event_lines.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()));
+    lines
 }
 
 /// The letter for several bins.
@@ -257,16 +284,6 @@ fn worst(bins: &[char]) -> char {
         () if has('w') => 'w',
         () if has('s') => '-',
         () => ' ',
-    }
-}
-
-fn push_list(text: &mut String, title: &str, lines: &[String]) {
-    if lines.is_empty() {
-        return;
-    }
-    let _ = writeln!(text, "\n{title}");
-    for line in lines {
-        text.push_str(&wrapped("  ", line));
     }
 }
 
@@ -288,7 +305,7 @@ fn node_words(of: &NodeIdentity) -> String {
 }
 
 /// The servers that acknowledged, and which one was read in the end.
-pub(crate) fn node_lines(of: &JudgeRecord) -> Vec<String> {
+fn node_lines(of: &JudgeRecord) -> Vec<String> {
     let line = |node: &JudgedNode| {
         let mut words =
             format!("{}: {} acknowledged", node_words(&node.identity), count(node.acknowledged));
@@ -311,7 +328,7 @@ pub(crate) fn node_lines(of: &JudgeRecord) -> Vec<String> {
 }
 
 /// What readers saw.
-pub(crate) fn read_lines(of: &JudgeRecord) -> Vec<String> {
+fn read_lines(of: &JudgeRecord) -> Vec<String> {
     let Some(reads) = &of.reads else { return Vec::new() };
     let place = if reads.dsn.is_some() { "at --read-dsn" } else { "where the clients write" };
     let stalest = if reads.stale > 0 {
@@ -347,7 +364,7 @@ pub(crate) fn read_lines(of: &JudgeRecord) -> Vec<String> {
 }
 
 /// Errors by kind.
-pub(crate) fn error_lines(of: &JudgeRecord) -> Vec<String> {
+fn error_lines(of: &JudgeRecord) -> Vec<String> {
     let line = |error: &pgtoll_record::SeenError| {
         format!("{} x {}: {}", count(error.count), error.code, error.message)
     };
@@ -355,7 +372,7 @@ pub(crate) fn error_lines(of: &JudgeRecord) -> Vec<String> {
 }
 
 /// Some transactions of each set that should be empty.
-pub(crate) fn example_lines(of: &JudgeRecord) -> Vec<String> {
+fn example_lines(of: &JudgeRecord) -> Vec<String> {
     let Some(verdict) = &of.verdict else { return Vec::new() };
     let sets: [(&str, &[TransactionExample]); 4] = [
         ("lost", &verdict.lost.examples),
@@ -376,7 +393,7 @@ fn examples(set: &IdSet) -> &[TransactionExample] {
 }
 
 /// A gap's length, and whether it ended.
-pub(crate) fn gap_words(of: &AcknowledgementGap) -> String {
+fn gap_words(of: &AcknowledgementGap) -> String {
     let open = if of.open { ", not over" } else { "" };
     format!("{}{open}", span(of.seconds))
 }
@@ -398,13 +415,17 @@ pub(crate) fn span(seconds: f64) -> String {
 mod tests {
     use super::*;
 
+    fn text(record: &JudgeRecord) -> String {
+        record.text(&TableOptions::default())
+    }
+
     fn record() -> JudgeRecord {
         serde_json::from_str(include_str!("../tests/fixtures/judge.json")).unwrap()
     }
 
     #[test]
     fn the_verdict_comes_first_and_all_is_in_80_columns() {
-        let text = judge_text(&record());
+        let text = text(&record());
         assert_eq!(text.lines().find(|line| line.chars().count() > 80), None);
         insta::assert_snapshot!(text);
     }
@@ -415,7 +436,7 @@ mod tests {
         of.verdict = None;
         let headline = judge_headline(&of);
         assert!(headline.starts_with("Unknown whether any of "), "{headline}");
-        assert!(!judge_text(&of).contains("what became of the transactions"));
+        assert!(!text(&of).contains("What became of the transactions"));
     }
 
     #[test]
@@ -423,8 +444,8 @@ mod tests {
         let mut of = record();
         of.errors[0].message = "a\u{1b}[31m<b>".to_owned();
         of.nodes[0].identity.cluster_name = "\u{1b}<i>".to_owned();
-        assert!(!judge_text(&of).contains('\u{1b}'));
-        let page = crate::html::judge_html(&of);
+        assert!(!text(&of).contains('\u{1b}'));
+        let page = of.html();
         assert!(
             !page.contains("<b>") && !page.contains("<i>") && page.contains("&lt;b&gt;"),
             "{page}"
@@ -434,7 +455,7 @@ mod tests {
     #[test]
     fn the_page_has_the_answer_and_every_client() {
         let of = record();
-        let page = crate::html::judge_html(&of);
+        let page = of.html();
         assert!(page.contains(&judge_headline(&of)));
         for row in set_rows(&of) {
             assert!(page.contains(row.0.trim()), "{row:?}");

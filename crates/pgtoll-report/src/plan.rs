@@ -1,54 +1,60 @@
-//! What would be measured, and what there is to measure, as text.
+//! What would be measured, and which experiments are built in.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use pgtoll_format::{ByteSize, TimeSpan};
 use pgtoll_record::{ExperimentList, ListedExperiment, PlanRecord};
 
-use crate::printable::printable;
+use crate::document::{Block, Document, Section, Table};
+use crate::records::{ReportedRecord, TableOptions};
 
-/// What is going to happen, a line each.
-pub(crate) fn plan_text(of: &PlanRecord) -> String {
-    let mut lines: Vec<String> = Vec::new();
-    for run in &of.experiments {
-        lines.extend(run.lines.iter().map(|line| printable(line).into_owned()));
-        lines.extend((of.experiments.len() > 1).then(String::new));
+impl ReportedRecord for PlanRecord {
+    /// The steps of each run, a line each.
+    fn document(&self, _: &TableOptions) -> Document {
+        let mut document = Document {
+            command: "pgtoll measure --dry-run",
+            question: "What would be measured?",
+            ..Document::default()
+        };
+        for run in &self.experiments {
+            document.push(Section::detail("", vec![Block::Code(run.lines.clone())]));
+        }
+        let mut lines: Vec<String> =
+            self.server.iter().map(|server| format!("server: {server}")).collect();
+        if self.experiments.len() > 1 {
+            lines.push(format!(
+                "{} experiments, one after the other: about {} of time, at most {} of disk at once",
+                self.experiments.len(),
+                TimeSpan(Duration::from_secs(self.seconds)).rounded(),
+                ByteSize(self.disk_bytes).rounded()
+            ));
+        }
+        lines.extend(place(self));
+        document.push(Section::detail("", vec![Block::Code(lines)]));
+        document
     }
-    if let Some(server) = &of.server {
-        let place = if of.experiments.len() > 1 { lines.len() } else { 1.min(lines.len()) };
-        lines.insert(place, format!("server: {}", printable(server)));
-    }
-    if of.experiments.len() > 1 {
-        lines.push(format!(
-            "{} experiments, one after the other: about {} of time, at most {} of disk at once",
-            of.experiments.len(),
-            TimeSpan(Duration::from_secs(of.seconds)).rounded(),
-            ByteSize(of.disk_bytes).rounded()
-        ));
-    }
-    lines.extend(place(of));
-    lines.join("\n") + "\n"
 }
 
-fn place(of: &PlanRecord) -> Option<String> {
-    let (place, user) = (of.work_dir.as_ref()?, of.user.as_ref()?);
-    let because = if of.instead_of_root { ", since PostgreSQL refuses root" } else { "" };
-    Some(format!(
-        "clusters are made in {}; servers run as user {}{because}",
-        printable(place),
-        printable(user)
-    ))
+fn place(plan: &PlanRecord) -> Option<String> {
+    let (place, user) = (plan.work_dir.as_ref()?, plan.user.as_ref()?);
+    let because = if plan.instead_of_root { ", since PostgreSQL refuses root" } else { "" };
+    Some(format!("clusters are made in {place}; servers run as user {user}{because}"))
 }
 
-/// The built-in experiments, a line each, with the time that they take.
-pub(crate) fn experiments_text(of: &ExperimentList) -> String {
-    let width = of.experiments.iter().map(|of| of.name.len()).max().unwrap_or(0);
-    let mut text = String::new();
-    for ListedExperiment { name, question, seconds, .. } in &of.experiments {
-        let time = TimeSpan(Duration::from_secs(*seconds)).rounded();
-        let (name, question) = (printable(name), printable(question));
-        let _ = writeln!(text, "{name:<width$} {question} ({time})");
+impl ReportedRecord for ExperimentList {
+    /// The built-in experiments, with the time that each takes.
+    fn document(&self, _: &TableOptions) -> Document {
+        let row = |ListedExperiment { name, question, seconds, .. }: &ListedExperiment| {
+            let time = TimeSpan(Duration::from_secs(*seconds)).rounded();
+            vec![name.clone(), time, question.clone()]
+        };
+        let rows = self.experiments.iter().map(row).collect();
+        let table = Table::with_prose(&["experiment", "time", "question"], rows);
+        Document {
+            command: "pgtoll measure --list",
+            question: "Which experiments are built in?",
+            sections: vec![Section::detail("", vec![Block::Table(table)])],
+            ..Document::default()
+        }
     }
-    text
 }

@@ -39,12 +39,12 @@ pub trait ReportedRecord: PrintedRecord + Serialize + DeserializeOwned + Any {
 
     /// GitHub's Markdown.
     fn markdown(&self) -> String {
-        document_markdown(&self.document(&TableOptions::default()))
+        document_markdown(&self.document(&TableOptions::PAGE))
     }
 
     /// A page of its own.
     fn html(&self) -> String {
-        let document = self.document(&TableOptions::default());
+        let document = self.document(&TableOptions::PAGE);
         let json = serde_json::to_string(self).unwrap_or_default();
         document_html(
             &document,
@@ -259,6 +259,12 @@ pub struct TableOptions {
     pub full: bool,
     /// Whether there are colours.
     pub style: Style,
+}
+
+impl TableOptions {
+    /// What pages show; JSON has more.
+    pub(crate) const PAGE: Self =
+        Self { most: 200, by_type: false, full: true, style: Style::Plain };
 }
 
 impl Default for TableOptions {

@@ -1,50 +1,86 @@
-//! Damaged pages, and what they are replaced by, as text.
-
-use std::fmt::Write as _;
+//! Damaged pages, and what replaces them.
 
 use pgtoll_format::shell_quoted;
 use pgtoll_record::{
     EvidenceClass, RepairBlock, RepairOutcome, RepairRecord, RepairSource, RepairSourceKind,
 };
 
-use crate::printable::printable;
-use crate::text::wrapped;
-use crate::verification::steps;
+use crate::document::{Block, Document, Section, Step};
+use crate::records::{ReportedRecord, TableOptions, one_or_several_json, read_repairs};
 
-/// Attempts one after the other: a line for each block, or with `full` all that is known of it.
-pub(crate) fn repairs_text(records: &[RepairRecord], full: bool) -> String {
-    records.iter().map(|record| repair_text(record, full)).collect::<Vec<_>>().join("\n")
+/// Of a ledger there are several.
+impl ReportedRecord for Vec<RepairRecord> {
+    /// Attempts one after the other: the outcome, a line for each block, and all that is known of it.
+    fn document(&self, _: &TableOptions) -> Document {
+        let mut document = Document {
+            command: "pgtoll repair",
+            question: "Which pages are damaged, and what replaces them?",
+            answer: self.iter().map(summary).collect(),
+            notes: self.iter().flat_map(|record| record.notes.clone()).collect(),
+            again: self.first().map(|record| record.command.clone()).unwrap_or_default(),
+            ..Document::default()
+        };
+        for record in self {
+            document.sections.extend(sections(record));
+        }
+        document
+    }
+
+    fn read(json: &str) -> Result<Self, serde_json::Error> {
+        read_repairs(json)
+    }
+
+    fn json(&self) -> String {
+        one_or_several_json(self)
+    }
 }
 
-fn repair_text(record: &RepairRecord, full: bool) -> String {
-    let data = printable(&record.data);
+/// Numbers of blocks by class, behind the outcome.
+fn summary(record: &RepairRecord) -> String {
+    let count = |class| record.blocks.iter().filter(|block| block.class == class).count();
+    let counts: Vec<String> = CLASSES
+        .into_iter()
+        .map(|class| (count(class), class))
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, class)| format!("{count} {}", class_name(class)))
+        .collect();
+    let counts = if counts.is_empty() { "none".to_owned() } else { counts.join(", ") };
+    let written = record.blocks.iter().filter(|block| block.installed).count();
+    format!(
+        "{}: {}; blocks: {counts}; {written} written, {} still damaged",
+        record.data,
+        outcome(record.outcome),
+        record.remaining
+    )
+}
+
+const CLASSES: [EvidenceClass; 6] = [
+    EvidenceClass::Exact,
+    EvidenceClass::Proved,
+    EvidenceClass::Plausible,
+    EvidenceClass::Derivable,
+    EvidenceClass::Refused,
+    EvidenceClass::Sound,
+];
+
+fn sections(record: &RepairRecord) -> Vec<Section> {
     let running = if record.running { ", running" } else { "" };
-    let title = format!("{data}: PostgreSQL {}{running}", record.major);
-    let mut text = wrapped("", &title);
-    let _ = writeln!(text, "{} ({})", outcome(record.outcome), printable(&record.made));
-    if let Some(wal) = &record.wal {
-        let line = format!("WAL from {} to {}, timeline {}", wal.from, wal.to, wal.timeline);
-        text.push_str(&wrapped("", &line));
-    }
-    for source in &record.sources {
-        text.push_str(&wrapped("", &source_text(source)));
-    }
-    if full {
-        for block in &record.blocks {
-            text.push_str(&block_text(block, &record.sources));
-        }
-    } else if !record.blocks.is_empty() {
-        text.push('\n');
-        for block in &record.blocks {
-            text.push_str(&wrapped("", &printable(&block_line(block, &record.sources))));
-        }
-    }
-    for note in &record.notes {
-        let _ = write!(text, "\n{}", wrapped("", &printable(note)));
-    }
-    let _ = write!(text, "\n{}", summary(record));
-    text.push_str(&next_steps(record, full));
-    text
+    let title = format!("{}, {}", record.data, record.made);
+    let mut lines = vec![format!("PostgreSQL {}{running}", record.major)];
+    let wal = record.wal.iter();
+    lines.extend(
+        wal.map(|wal| format!("WAL from {} to {}, timeline {}", wal.from, wal.to, wal.timeline)),
+    );
+    lines.extend(record.sources.iter().map(source_text));
+    lines.extend(record.undo_file.iter().map(|file| format!("undo file: {file}")));
+    lines.extend(record.ledger.iter().map(|file| format!("ledger: {file}")));
+    let mut sections = vec![Section::detail(&title, vec![Block::List(lines)])];
+    let blocks: Vec<String> =
+        record.blocks.iter().map(|block| block_line(block, &record.sources)).collect();
+    sections.extend(Section::list("Blocks", &blocks, usize::MAX));
+    sections.extend(record.blocks.iter().map(|block| block_section(block, &record.sources)));
+    sections.extend(next_step(record));
+    sections
 }
 
 /// `shop.public.orders:7  proved, from backup /srv/backup, LSN 0/1A2B: …`.
@@ -63,32 +99,20 @@ fn block_line(block: &RepairBlock, sources: &[RepairSource]) -> String {
     format!("{name}{fork}:{}  {class}{from}{written}: {}", block.block, block.reason)
 }
 
-/// The command that writes the plan, and what to run afterwards.
-fn next_steps(record: &RepairRecord, full: bool) -> String {
-    let has_class = |class| record.blocks.iter().any(|block| block.class == class);
-    let mut text = String::new();
-    let is_open = !full && record.remaining > 0;
-    match record.outcome {
-        RepairOutcome::Planned
-            if has_class(EvidenceClass::Proved) || has_class(EvidenceClass::Exact) =>
-        {
-            let _ = write!(text, "\nto write this plan:\n  {} --yes\n", command(record));
+/// The command that writes the plan, or what to run afterwards.
+fn next_step(record: &RepairRecord) -> Option<Section> {
+    let is_written_by_default =
+        |block: &RepairBlock| matches!(block.class, EvidenceClass::Proved | EvidenceClass::Exact);
+    let (title, command) = match record.outcome {
+        RepairOutcome::Planned if record.blocks.iter().any(is_written_by_default) => {
+            ("To write this plan", format!("{} --yes", record.command.join(" ")))
         }
         RepairOutcome::Finished if record.blocks.iter().any(|block| block.installed) => {
-            let data = shell_quoted(&record.data);
-            let _ = write!(text, "\nto check the result:\n  pgtoll verify {data}\n");
+            ("To check the result", format!("pgtoll verify {}", shell_quoted(&record.data)))
         }
-        _ => {}
-    }
-    if is_open {
-        let line = "what else can be done, and what was tried, block by block: --full";
-        let _ = write!(text, "\n{}", wrapped("", line));
-    }
-    text
-}
-
-fn command(record: &RepairRecord) -> String {
-    printable(&record.command.join(" ")).into_owned()
+        _ => return None,
+    };
+    Some(Section::detail(title, vec![Block::Code(vec![format!("  {command}")])]))
 }
 
 fn outcome(of: RepairOutcome) -> &'static str {
@@ -102,12 +126,12 @@ fn outcome(of: RepairOutcome) -> &'static str {
 }
 
 fn source_text(of: &RepairSource) -> String {
-    let (path, what) = (printable(&of.path), kind_name(of.kind));
+    let (path, what) = (&of.path, kind_name(of.kind));
     if let (RepairSourceKind::Wal, Some(from)) = (of.kind, of.contains) {
         return format!("{what} {path}, from {from} on");
     }
     match (&of.refused, of.contains) {
-        (Some(reason), _) => format!("{what} {path}: refused, {}", printable(reason)),
+        (Some(reason), _) => format!("{what} {path}: refused, {}", reason),
         (None, Some(contains)) => format!("{what} {path}: has all changes before {contains}"),
         (None, None) => format!("{what} {path}"),
     }
@@ -122,49 +146,47 @@ fn kind_name(kind: RepairSourceKind) -> &'static str {
     }
 }
 
-fn block_text(of: &RepairBlock, sources: &[RepairSource]) -> String {
-    let place = of.path.as_deref().map_or_else(|| of.filenode.to_string(), str::to_owned);
-    let name = of
-        .name
-        .as_ref()
-        .map_or_else(|| "unnamed relation".to_owned(), |name| format!("{} {}", name.kind, name));
-    let title = format!("{name}, block {} ({place}, {})", of.block, of.fork);
-    let mut text = format!("\n{}", wrapped("", &printable(&title)));
-    let written = if of.installed { ", written" } else { "" };
-    let class = format!("{}{written}: {}", class_name(of.class), printable(&of.reason));
-    text.push_str(&wrapped("  class:  ", &class));
-    if !of.damage.is_empty() {
-        text.push_str(&wrapped("  damage: ", &printable(&of.damage)));
+/// All that is known of a block.
+fn block_section(block: &RepairBlock, sources: &[RepairSource]) -> Section {
+    let place = block.path.as_deref().map_or_else(|| block.filenode.to_string(), str::to_owned);
+    let name = block.name.as_ref();
+    let name =
+        name.map_or_else(|| "unnamed relation".to_owned(), |name| format!("{} {name}", name.kind));
+    let title = format!("{name}, block {} ({place}, {})", block.block, block.fork);
+    let written = if block.installed { ", written" } else { "" };
+    let mut facts =
+        vec![("class", format!("{}{written}: {}", class_name(block.class), block.reason))];
+    if !block.damage.is_empty() {
+        facts.push(("damage", block.damage.clone()));
     }
-    if let Some(lsn) = of.lsn {
-        let _ = writeln!(text, "  LSN:    {lsn} on the damaged page");
-    }
-    if let Some(last) = &of.last_record {
-        let line =
+    facts.extend(block.lsn.map(|lsn| ("LSN", format!("{lsn} on the damaged page"))));
+    if let Some(last) = &block.last_record {
+        let words =
             format!("{} from {} to {}, the last that names it", last.kind, last.at, last.end);
-        text.push_str(&wrapped("  WAL:    ", &printable(&line)));
+        facts.push(("WAL", words));
     }
-    for candidate in &of.candidates {
-        let source = sources.get(candidate.source).map_or("?", |of| of.path.as_str());
+    for candidate in &block.candidates {
+        let source = sources.get(candidate.source).map_or("?", |source| source.path.as_str());
         let lsn = candidate.lsn.map_or(String::new(), |lsn| format!(" LSN {lsn},"));
         let class = class_name(candidate.class);
-        let line = format!("{source}:{lsn} {class}: {}", candidate.reason);
-        text.push_str(&wrapped("  tried:  ", &printable(&line)));
+        facts.push(("tried", format!("{source}:{lsn} {class}: {}", candidate.reason)));
     }
-    if of.changed_bytes > 0 {
-        let stretches: Vec<String> = of
+    if block.changed_bytes > 0 {
+        let stretches: Vec<String> = block
             .changed
             .iter()
             .map(|(from, to)| format!("{from}-{}", to.saturating_sub(1)))
             .collect();
-        let line =
-            format!("{} of the page's bytes, within {}", of.changed_bytes, stretches.join(", "));
-        text.push_str(&wrapped("  change: ", &line));
+        let (bytes, stretches) = (block.changed_bytes, stretches.join(", "));
+        facts.push(("change", format!("{bytes} of the page's bytes, within {stretches}")));
     }
-    if !of.installed && matches!(of.class, EvidenceClass::Refused | EvidenceClass::Derivable) {
-        text.push_str(&steps("else:", &of.advice));
+    let facts = facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    let mut blocks = vec![Block::Facts(facts)];
+    let is_open = matches!(block.class, EvidenceClass::Refused | EvidenceClass::Derivable);
+    if is_open && !block.installed && !block.advice.is_empty() {
+        blocks.push(Block::Steps(Step::from_advice(&block.advice)));
     }
-    text
+    Section::evidence(&title, blocks)
 }
 
 fn class_name(of: EvidenceClass) -> &'static str {
@@ -176,34 +198,4 @@ fn class_name(of: EvidenceClass) -> &'static str {
         EvidenceClass::Exact => "exact",
         EvidenceClass::Sound => "sound",
     }
-}
-
-fn summary(of: &RepairRecord) -> String {
-    let count = |is: &dyn Fn(&RepairBlock) -> bool| of.blocks.iter().filter(|of| is(of)).count();
-    let written = count(&|of| of.installed);
-    let mut text = String::new();
-    let classes = [
-        EvidenceClass::Exact,
-        EvidenceClass::Proved,
-        EvidenceClass::Plausible,
-        EvidenceClass::Derivable,
-        EvidenceClass::Refused,
-        EvidenceClass::Sound,
-    ];
-    let counts: Vec<String> = classes
-        .into_iter()
-        .map(|class| (count(&|of| of.class == class), class))
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, class)| format!("{count} {}", class_name(class)))
-        .collect();
-    let counts = if counts.is_empty() { "none".to_owned() } else { counts.join(", ") };
-    let line = format!("blocks: {counts}; {written} written, {} damaged still", of.remaining);
-    text.push_str(&wrapped("", &line));
-    if let Some(undo) = &of.undo_file {
-        text.push_str(&wrapped("", &format!("undo file: {}", printable(undo))));
-    }
-    if let Some(ledger) = &of.ledger {
-        text.push_str(&wrapped("", &format!("ledger: {}", printable(ledger))));
-    }
-    text
 }

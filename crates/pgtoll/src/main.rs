@@ -58,7 +58,7 @@ fn run_command() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return misused(error),
     };
-    let mut printer = Printer::new(arguments.quiet);
+    let mut printer = Printer::new(arguments.quiet).with_full(arguments.full);
     let outcome = match arguments.command {
         Command::Measure(arguments) => commands::measure::run(&arguments, &mut printer),
         Command::Report(arguments) => commands::report::run(&arguments, &mut printer),

@@ -16,6 +16,8 @@ use pgtoll_wire::masked;
 #[derive(Debug)]
 pub(crate) struct Printer {
     quiet: bool,
+    /// Data include the evidence.
+    full: bool,
     /// Only when stderr is a terminal.
     bar: Option<ProgressBar>,
     terminal: bool,
@@ -28,12 +30,22 @@ pub(crate) struct Printer {
 impl Printer {
     pub(crate) fn new(quiet: bool) -> Self {
         let terminal = io::stderr().is_terminal();
-        Self { quiet, bar: None, terminal, style: style_of_stdout(), unwritten: None }
+        Self { quiet, full: false, bar: None, terminal, style: style_of_stdout(), unwritten: None }
+    }
+
+    /// The same, with or without the evidence.
+    pub(crate) fn with_full(self, full: bool) -> Self {
+        Self { full, ..self }
     }
 
     /// Whether data may have colours.
     pub(crate) fn style(&self) -> Style {
         self.style
+    }
+
+    /// Whether data include the evidence.
+    pub(crate) fn is_full(&self) -> bool {
+        self.full
     }
 
     /// Data.

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::{Block, Document, Section, Table};
+use super::{Block, Document, Section, Table, is_group_title};
 use crate::html::{bodies, contents, download, page};
 use crate::printable::printable;
 
@@ -52,8 +52,11 @@ fn block_html(block: &Block, label: &str) -> Markup {
         Block::Facts(facts) => {
             let row = |(name, value): &(String, String)| vec![name.clone(), value.clone()];
             let rows = facts.iter().map(row).collect();
-            table_html(&Table { head: Vec::new(), rows }, label)
+            table_html(&Table { rows, ends_in_prose: true, ..Table::default() }, label)
         }
+        Block::Steps(steps) => html! { ol { @for step in steps { li {
+            (step.what) @if let Some(command) = &step.command { ":" pre { code { (command) } } }
+        } } } },
         Block::Code(code) => lines_html(code),
         Block::Folded { summary, code } => html! {
             details { summary { (summary) } (lines_html(code)) }
@@ -70,16 +73,18 @@ fn lines_html(lines: &[String]) -> Markup {
 fn table_html(table: &Table, label: &str) -> Markup {
     html! {
         div class="scroll" role="region" tabindex="0" aria-label=(label) {
-            table class="names close" {
+            table class=(if table.ends_in_prose { "words" } else { "names close" }) {
                 @if !table.head.is_empty() {
                     thead { tr { @for title in &table.head {
                         th scope="col" { @if title.is_empty() { "verdict" } @else { (title) } }
                     } } }
                 }
                 tbody { @for row in &table.rows { tr {
-                    @for (place, cell) in row.iter().enumerate() {
+                    @if is_group_title(row, table) {
+                        th scope="rowgroup" colspan=(table.head.len()) { (row[0]) }
+                    } @else { @for (place, cell) in row.iter().enumerate() {
                         @if place == 0 { th scope="row" { (cell) } } @else { td { (cell) } }
-                    }
+                    } }
                 } } }
             }
         }

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::{Block, Document, Section, Table};
-use crate::markdown::escaped;
+use super::{Block, Document, Section, Step, Table, is_group_title};
+use crate::markdown::{code_in, escaped};
 use crate::printable::printable;
 
 /// The whole document; pictures are left out.
@@ -40,6 +40,7 @@ fn push_section(text: &mut String, section: &Section) {
             Block::Facts(facts) => {
                 push_list(text, facts.iter().map(|(name, value)| format!("{name}: {value}")));
             }
+            Block::Steps(steps) => push_steps(text, steps),
             Block::Code(code) | Block::Composed { text: code, .. } => push_code(text, code),
             Block::Folded { summary, code } => {
                 let _ = writeln!(text, "<details><summary>{}</summary>\n", escaped(summary));
@@ -62,6 +63,21 @@ fn push_list(text: &mut String, items: impl Iterator<Item = String>) {
     text.push('\n');
 }
 
+/// A list of numbers; each command in a block within its item.
+fn push_steps(text: &mut String, steps: &[Step]) {
+    for (number, step) in (1..).zip(steps) {
+        let _ = writeln!(text, "{number}. {}", escaped(&step.what));
+        if let Some(command) = &step.command {
+            let language = if step.is_sql { "sql" } else { "sh" };
+            text.push('\n');
+            for line in code_in(language, command).lines() {
+                let _ = writeln!(text, "   {line}");
+            }
+        }
+    }
+    text.push('\n');
+}
+
 fn push_table(text: &mut String, table: &Table) {
     let columns = table.rows.iter().map(Vec::len).chain([table.head.len()]).max().unwrap_or(0);
     let line = |cells: &[String]| {
@@ -71,7 +87,15 @@ fn push_table(text: &mut String, table: &Table) {
     };
     text.push_str(&line(&table.head));
     let _ = writeln!(text, "|{}", " --- |".repeat(columns));
-    table.rows.iter().for_each(|row| text.push_str(&line(row)));
+    for row in &table.rows {
+        if is_group_title(row, table) {
+            let title =
+                format!("| **{}** {}|\n", escaped(&row[0]).trim(), "| ".repeat(columns - 1));
+            text.push_str(&title);
+        } else {
+            text.push_str(&line(row));
+        }
+    }
     text.push('\n');
 }
 

@@ -6,6 +6,7 @@ mod markdown;
 mod terminal;
 
 use maud::Markup;
+use pgtoll_record::{Advice, CommandKind};
 
 pub(crate) use html::document_html;
 pub(crate) use markdown::document_markdown;
@@ -56,6 +57,8 @@ pub(crate) enum Block {
     Table(Table),
     /// Names, each with a value in words.
     Facts(Vec<(String, String)>),
+    /// What to do, in this order.
+    Steps(Vec<Step>),
     /// Text that keeps its lines.
     Code(Vec<String>),
     /// Lines that a page shows when they are asked for; terminals leave them out.
@@ -72,17 +75,53 @@ pub(crate) enum Block {
     },
 }
 
-/// Rows of cells below titles. The first cell names the row.
+/// A thing to do.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub(crate) what: String,
+    /// The command that does it, which is to be copied: it is not wrapped.
+    pub(crate) command: Option<String>,
+    /// The command is SQL; else it is a shell's.
+    pub(crate) is_sql: bool,
+}
+
+impl Step {
+    /// Steps of a record's advice.
+    pub(crate) fn from_advice(advice: &[Advice]) -> Vec<Self> {
+        let step = |Advice { what, command, kind, database }: &Advice| {
+            let is_sql = *kind == Some(CommandKind::Sql);
+            let database = database.as_ref().filter(|_| is_sql);
+            let place = database.map(|name| format!(" (in database {name})")).unwrap_or_default();
+            Self { what: format!("{what}{place}"), command: command.clone(), is_sql }
+        };
+        advice.iter().map(step).collect()
+    }
+}
+
+/// Rows of cells below titles. The first cell names the row. A row of one cell is a title of the rows below it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
     pub(crate) head: Vec<String>,
     pub(crate) rows: Vec<Vec<String>>,
+    /// The last column is prose: it is wrapped, not aligned.
+    pub(crate) ends_in_prose: bool,
 }
 
 impl Table {
     pub(crate) fn new(head: &[&str], rows: Vec<Vec<String>>) -> Self {
-        Self { head: head.iter().map(|title| (*title).to_owned()).collect(), rows }
+        let head = head.iter().map(|title| (*title).to_owned()).collect();
+        Self { head, rows, ends_in_prose: false }
     }
+
+    /// A table whose last column is prose.
+    pub(crate) fn with_prose(head: &[&str], rows: Vec<Vec<String>>) -> Self {
+        Self { ends_in_prose: true, ..Self::new(head, rows) }
+    }
+}
+
+/// Whether a row is a title of the rows below it.
+fn is_group_title(row: &[String], table: &Table) -> bool {
+    row.len() == 1 && table.head.len() > 1
 }
 
 impl Section {
@@ -92,6 +131,14 @@ impl Section {
 
     pub(crate) fn evidence(title: &str, blocks: Vec<Block>) -> Self {
         Self { title: title.to_owned(), level: Level::Evidence, blocks }
+    }
+
+    /// A section of a list of at most `most` entries; `None` where there is none.
+    pub(crate) fn list(title: &str, entries: &[String], most: usize) -> Option<Self> {
+        let mut shown: Vec<String> = entries.iter().take(most).cloned().collect();
+        let hidden = entries.len() - shown.len();
+        shown.extend((hidden > 0).then(|| format!("... {hidden} more")));
+        (!shown.is_empty()).then(|| Self::detail(title, vec![Block::List(shown)]))
     }
 
     /// A section of one table; `None` where it has no rows.

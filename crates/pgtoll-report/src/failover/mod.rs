@@ -1,6 +1,7 @@
-//! Failovers as text: outages and losses over the runs of each case.
+//! Failovers: outages and losses over the runs of each case.
 
-pub(crate) mod partition;
+mod partition;
+mod picture;
 
 use std::fmt::Write as _;
 
@@ -11,126 +12,176 @@ use pgtoll_record::{
 use pgtoll_stats::{median, proportion_interval, quantile};
 
 use self::partition::{PartitionSummary, SIDES_HEAD, SIDES_WORDS};
-use crate::text::{aligned, end_words, wrapped};
+use crate::document::{Block, Document, Section, Table, settings};
+use crate::html::timeline;
+use crate::records::{ReportedRecord, TableOptions};
+use crate::text::end_words;
 use crate::wal_numbers::{count, counted};
 
-/// The answer, a row for each case, and how it was found.
-pub(crate) fn failover_text(of: &FailoverRecord) -> String {
-    let rows = rows(of);
-    let mut text = wrapped("", &subject_words(of));
-    text.push('\n');
-    for sentence in answer(&rows) {
-        text.push_str(&wrapped("", &sentence));
-    }
-    if !rows.is_empty() {
-        let columns = FailoverColumns::of(of);
-        text.push('\n');
-        text.push_str("outages: the longest time without an acknowledgement to any client\n");
-        if columns.has_engines {
-            text.push_str("losing: the share of runs that lose something, at 95 % confidence\n");
+impl ReportedRecord for FailoverRecord {
+    /// The answer, a row for each case, and how it was found.
+    fn document(&self, _: &TableOptions) -> Document {
+        let rows = rows(self);
+        let columns = FailoverColumns::of(self);
+        let mut document = Document {
+            command: "pgtoll lab failover",
+            question: "What do clients see of a failover?",
+            subject: subject_words(self),
+            answer: rows.iter().filter_map(FailoverRow::sentence).collect(),
+            findings: self.conclusion().sentences(),
+            notes: self.notes.clone(),
+            again: self.command.clone(),
+            ..Document::default()
+        };
+        if !rows.is_empty() {
+            document.push(picture::side_by_side(&rows));
+            document.push(picture::outages(&rows));
+            document.push(outage_section(columns, &rows));
+            document.push(sides_section(columns, &rows));
+            document.push(steps_section(columns, &rows));
+            document.push(return_section(columns, &rows));
         }
-        text.push_str(&table(columns, columns.outage_head(), &rows, FailoverRow::outage_cells));
-        if rows.iter().any(|row| row.partition.is_some()) {
-            text.push('\n');
-            text.push_str(&wrapped("", SIDES_WORDS));
-            text.push_str(&sides_table(columns, &rows));
+        for (title, words) in
+            [("Second standbys", third_words(self)), ("Skipped", skipped_words(self))]
+        {
+            document.push(
+                (!words.is_empty()).then(|| Section::detail(title, vec![Block::List(words)])),
+            );
         }
-        text.push('\n');
-        text.push_str("from the fault, medians over runs\n");
-        text.push_str(&table(columns, STEPS_HEAD.to_vec(), &rows, FailoverRow::step_cells));
-        if rows.iter().any(FailoverRow::has_rejoin_steps) {
-            text.push('\n');
-            text.push_str(return_title(&rows));
-            text.push_str(&table(columns, REJOIN_HEAD.to_vec(), &rows, FailoverRow::rejoin_cells));
-        }
-    }
-    text.push('\n');
-    for topology in &of.topologies {
-        text.push_str(&wrapped(
-            &format!("{}: ", topology.engine.title()),
-            &topology_words(topology),
+        document.push(Section::evidence(
+            "Clients over time, in each case's first run",
+            clients(self, &rows),
         ));
+        document
+            .push(Section::evidence("Steps of each case's first run", first_steps(self, &rows)));
+        document.push(engine_section(self));
+        document.push(Section::evidence("How it was found", how_blocks(self)));
+        document
     }
-    for third in third_words(of) {
-        text.push_str(&wrapped("second standby: ", &third));
-    }
-    for skipped in skipped_words(of) {
-        text.push_str(&wrapped("skipped: ", &skipped));
-    }
-    for finding in of.conclusion().sentences() {
-        text.push_str(&wrapped("finding: ", &finding));
-    }
-    for note in &of.notes {
-        text.push_str(&wrapped("note: ", note));
-    }
-    text
 }
 
-/// Rows with what they are of in front; beside several engines, below the name of each fault.
-fn table(
-    columns: FailoverColumns,
-    head: Vec<&str>,
-    rows: &[FailoverRow],
-    cells: fn(&FailoverRow, FailoverColumns) -> Vec<String>,
-) -> String {
-    let mut blocks: Vec<crate::text::Block> = Vec::new();
-    for row in rows {
-        let title = if columns.has_engines { row.fault.name() } else { "" };
-        let labels = if columns.has_engines { row.engine_labels() } else { row.labels(columns) };
-        let line = [labels, cells(row, columns)].concat();
-        match blocks.last_mut().filter(|(of, _)| of == title) {
-            Some((_, lines)) => lines.push(line),
-            None => blocks.push((title.to_owned(), vec![line])),
+fn outage_section(columns: FailoverColumns, rows: &[FailoverRow]) -> Section {
+    let mut words =
+        "An outage is the longest time without an acknowledgement to any client.".to_owned();
+    if columns.has_engines {
+        words.push_str(" Losing: the share of runs that lose something, at 95 % confidence.");
+    }
+    let cells = |row: &FailoverRow| vec![row.outage_cells(columns)];
+    let table = columns.table(columns.outage_head(), rows, cells);
+    Section::detail("Outages and losses", vec![Block::Paragraph(words), table])
+}
+
+fn sides_section(columns: FailoverColumns, rows: &[FailoverRow]) -> Option<Section> {
+    rows.iter().any(|row| row.partition.is_some()).then(|| {
+        let sides =
+            |row: &FailoverRow| row.partition.iter().flat_map(PartitionSummary::cells).collect();
+        let table = columns.table(SIDES_HEAD.to_vec(), rows, sides);
+        Section::detail(
+            "Both sides of the partition",
+            vec![Block::Paragraph(SIDES_WORDS.to_owned()), table],
+        )
+    })
+}
+
+fn steps_section(columns: FailoverColumns, rows: &[FailoverRow]) -> Section {
+    let table = columns.table(STEPS_HEAD.to_vec(), rows, |row| vec![row.step_cells()]);
+    Section::detail("From the fault, medians over runs", vec![table])
+}
+
+fn return_section(columns: FailoverColumns, rows: &[FailoverRow]) -> Option<Section> {
+    rows.iter().any(FailoverRow::has_rejoin_steps).then(|| {
+        let table = columns.table(REJOIN_HEAD.to_vec(), rows, |row| vec![row.rejoin_cells()]);
+        Section::detail(return_title(rows), vec![table])
+    })
+}
+
+/// Clients over time, a picture a case.
+fn clients(record: &FailoverRecord, rows: &[FailoverRow]) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    for (number, row) in rows.iter().enumerate() {
+        if let Some(shown) = first_run(record, row).and_then(|run| run.timeline.as_ref()) {
+            blocks.push(Block::Paragraph(row.words()));
+            blocks.push(Block::Picture(timeline(&format!("clients-{number}"), shown)));
         }
     }
-    let own = if columns.has_engines { vec!["engine", "settings"] } else { columns.labels() };
-    let head: Vec<String> = own.into_iter().chain(head).map(str::to_owned).collect();
-    let mut table = String::new();
-    // Without the line that an empty title would be.
-    for line in aligned(vec![head], blocks).lines().filter(|line| !line.is_empty()) {
-        let _ = writeln!(table, "{line}");
-    }
-    table
+    blocks
 }
 
-/// A row for each side of each case's partitions.
-fn sides_table(columns: FailoverColumns, rows: &[FailoverRow]) -> String {
-    let own = if columns.has_engines { vec!["engine", "settings"] } else { columns.labels() };
-    let head = own.into_iter().chain(SIDES_HEAD).map(str::to_owned).collect();
-    let lines = rows.iter().flat_map(|row| {
-        let labels = if columns.has_engines { row.engine_labels() } else { row.labels(columns) };
-        let sides = row.partition.iter().flat_map(PartitionSummary::cells);
-        sides.map(move |side| [labels.clone(), side].concat())
-    });
-    aligned(vec![head], vec![(String::new(), lines.collect())])
-        .lines()
-        .filter(|line| !line.is_empty())
-        .fold(String::new(), |text, line| text + line + "\n")
+fn first_steps(record: &FailoverRecord, rows: &[FailoverRow]) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    for row in rows {
+        let Some(run) = first_run(record, row) else { continue };
+        let steps = run.steps.iter().take(STEPS_SHOWN);
+        let steps: Vec<(String, String)> =
+            steps.map(|step| (seconds(Some(step.at_s)), step.what.clone())).collect();
+        if !steps.is_empty() {
+            blocks.extend([Block::Paragraph(row.words()), Block::Facts(steps)]);
+        }
+    }
+    blocks
+}
+
+/// A run has about ten.
+const STEPS_SHOWN: usize = 40;
+
+fn engine_section(record: &FailoverRecord) -> Section {
+    let topologies = record.topologies.iter();
+    let engines: Vec<(String, String)> = topologies
+        .map(|topology| (topology.engine.title().to_owned(), topology_words(topology)))
+        .collect();
+    let blocks = if engines.is_empty() { Vec::new() } else { vec![Block::Facts(engines)] };
+    Section::detail("Engines and their settings", blocks)
+}
+
+fn how_blocks(record: &FailoverRecord) -> Vec<Block> {
+    let mut blocks = vec![Block::Paragraph(
+        "Each run has servers of its own. Transactions of clients fall due at even distances, before and \
+         after the fault; every id is journalled before it is sent and after it is answered. Lost is what \
+         was acknowledged and is absent in the end."
+            .to_owned(),
+    )];
+    if !record.settings.is_empty() {
+        blocks.push(Block::Paragraph("Settings of the servers:".to_owned()));
+        blocks.push(settings(&record.settings));
+    }
+    blocks
 }
 
 /// What the columns in front say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FailoverColumns {
+struct FailoverColumns {
     /// There are other engines than repmgr.
     has_engines: bool,
 }
 
 impl FailoverColumns {
-    pub(crate) fn of(of: &FailoverRecord) -> Self {
+    fn of(of: &FailoverRecord) -> Self {
         Self { has_engines: of.design.engines != [FailoverEngine::Repmgr] }
     }
 
-    /// What a row is of.
-    pub(crate) fn labels(self) -> Vec<&'static str> {
-        if self.has_engines {
-            vec!["fault", "engine", "settings"]
-        } else {
-            vec!["fault", "repmgrd"]
+    /// Rows of each case behind its name; beside several engines, below the name of each fault.
+    fn table(
+        self,
+        head: Vec<&str>,
+        rows: &[FailoverRow],
+        cells: impl Fn(&FailoverRow) -> Vec<Vec<String>>,
+    ) -> Block {
+        let labels = if self.has_engines { ["engine", "settings"] } else { ["fault", "repmgrd"] };
+        let head: Vec<&str> = labels.into_iter().chain(head).collect();
+        let mut lines = Vec::new();
+        let mut fault = None;
+        for row in rows {
+            if self.has_engines && fault.replace(row.fault) != Some(row.fault) {
+                lines.push(vec![row.fault.name().to_owned()]);
+            }
+            let labels = row.labels(self);
+            lines.extend(cells(row).into_iter().map(|cells| [labels.clone(), cells].concat()));
         }
+        Block::Table(Table::new(&head, lines))
     }
 
     /// Outages and losses.
-    pub(crate) fn outage_head(self) -> Vec<&'static str> {
+    fn outage_head(self) -> Vec<&'static str> {
         let own = ["runs", "median", "95 %", "max", "lost"];
         let last: &[&str] = if self.has_engines { &["losing"] } else { &["of acked", "unknown"] };
         [&own, last].concat()
@@ -138,25 +189,23 @@ impl FailoverColumns {
 }
 
 /// Columns of the way to service, and back.
-pub(crate) const STEPS_HEAD: [&str; 5] =
-    ["noticed", "promoted", "routed", "rejoin", "pages unsound"];
+const STEPS_HEAD: [&str; 5] = ["noticed", "promoted", "routed", "rejoin", "pages unsound"];
 
 /// Columns of the old primary's return.
-pub(crate) const REJOIN_HEAD: [&str; 5] =
-    ["stopped", "checkpoint", "pg_rewind", "start", "streaming"];
+const REJOIN_HEAD: [&str; 5] = ["stopped", "checkpoint", "pg_rewind", "start", "streaming"];
 
 /// All runs of a fault with one engine and one of its settings.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct FailoverRow {
-    pub(crate) fault: FailoverFault,
-    pub(crate) engine: FailoverEngine,
-    pub(crate) detector: FailoverDetector,
+struct FailoverRow {
+    fault: FailoverFault,
+    engine: FailoverEngine,
+    detector: FailoverDetector,
     /// They are failovers back to the server that had been the primary.
-    pub(crate) is_back: bool,
+    is_back: bool,
     /// In seconds, in the order of the runs.
-    pub(crate) outages: Vec<f64>,
+    outages: Vec<f64>,
     /// They are lower bounds: the lab ended them by hand.
-    pub(crate) are_bounds: bool,
+    are_bounds: bool,
     runs: usize,
     /// Of these, where the old primary was restarted and no standby promoted.
     restarted: usize,
@@ -171,7 +220,7 @@ pub(crate) struct FailoverRow {
     /// Medians, as in [`REJOIN_HEAD`].
     rejoin_steps: Vec<Option<f64>>,
     /// Of partitions.
-    pub(crate) partition: Option<PartitionSummary>,
+    partition: Option<PartitionSummary>,
 }
 
 impl FailoverRow {
@@ -206,7 +255,7 @@ impl FailoverRow {
     }
 
     /// What the row is of, in words.
-    pub(crate) fn words(&self) -> String {
+    fn words(&self) -> String {
         let words = case_words(self.fault, self.engine, self.detector);
         if self.is_back { format!("{words}, back again") } else { words }
     }
@@ -216,17 +265,11 @@ impl FailoverRow {
         if self.is_back { format!("{name}, back") } else { name.to_owned() }
     }
 
-    /// As in [`FailoverColumns::labels`].
-    pub(crate) fn labels(&self, columns: FailoverColumns) -> Vec<String> {
-        let detector = self.detector.name().to_owned();
+    /// The case, in two cells.
+    fn labels(&self, columns: FailoverColumns) -> Vec<String> {
         if !columns.has_engines {
-            return vec![self.fault_cell(), detector];
+            return vec![self.fault_cell(), self.detector.name().to_owned()];
         }
-        vec![self.fault_cell(), self.engine.name().to_owned(), self.settings_cell()]
-    }
-
-    /// The engine and its settings.
-    fn engine_labels(&self) -> Vec<String> {
         let back = if self.is_back { ", back" } else { "" };
         vec![format!("{}{back}", self.engine.name()), self.settings_cell()]
     }
@@ -239,23 +282,23 @@ impl FailoverRow {
     }
 
     /// An outage, or what it is at least.
-    pub(crate) fn outage(&self, value: Option<f64>) -> String {
+    fn outage(&self, value: Option<f64>) -> String {
         match value {
             Some(value) if self.are_bounds => format!(">{value:.1} s"),
             value => seconds(value),
         }
     }
 
-    pub(crate) fn has_rejoin_steps(&self) -> bool {
+    fn has_rejoin_steps(&self) -> bool {
         self.rejoin_steps.iter().any(Option::is_some)
     }
 
     /// As in [`REJOIN_HEAD`].
-    pub(crate) fn rejoin_cells(&self, _columns: FailoverColumns) -> Vec<String> {
+    fn rejoin_cells(&self) -> Vec<String> {
         self.rejoin_steps.iter().map(|step| seconds(*step)).collect()
     }
 
-    pub(crate) fn median(&self) -> Option<f64> {
+    fn median(&self) -> Option<f64> {
         median(&self.outages)
     }
 
@@ -288,7 +331,7 @@ impl FailoverRow {
     }
 
     /// As in [`FailoverColumns::outage_head`].
-    pub(crate) fn outage_cells(&self, columns: FailoverColumns) -> Vec<String> {
+    fn outage_cells(&self, columns: FailoverColumns) -> Vec<String> {
         let is_judged = !self.judged.is_empty();
         let judged = |value| if is_judged { count(value) } else { "?".to_owned() };
         let mut cells = vec![
@@ -307,7 +350,7 @@ impl FailoverRow {
     }
 
     /// As in [`STEPS_HEAD`].
-    pub(crate) fn step_cells(&self, _columns: FailoverColumns) -> Vec<String> {
+    fn step_cells(&self) -> Vec<String> {
         vec![
             seconds(self.noticed),
             seconds(self.promoted),
@@ -368,14 +411,14 @@ impl FailoverRow {
 }
 
 /// The title of the table of returns.
-pub(crate) fn return_title(rows: &[FailoverRow]) -> &'static str {
+fn return_title(rows: &[FailoverRow]) -> &'static str {
     let is_of_standby = |row: &FailoverRow| row.fault == FailoverFault::StandbyDeath;
     if rows.iter().all(is_of_standby) {
-        "the standby's return, medians over runs\n"
+        "The standby's return, medians over runs"
     } else if rows.iter().any(is_of_standby) {
-        "the return of the old primary, or of the dead standby, medians over runs\n"
+        "The return of the old primary, or of the dead standby, medians over runs"
     } else {
-        "the old primary's return, medians over runs\n"
+        "The old primary's return, medians over runs"
     }
 }
 
@@ -398,11 +441,7 @@ fn losing_share_bound(runs: usize) -> f64 {
     1.0 - 0.05_f64.powf(1.0 / runs)
 }
 
-pub(crate) fn case_words(
-    fault: FailoverFault,
-    engine: FailoverEngine,
-    detector: FailoverDetector,
-) -> String {
+fn case_words(fault: FailoverFault, engine: FailoverEngine, detector: FailoverDetector) -> String {
     let is_handover = fault.is_handover();
     let fault = match fault {
         FailoverFault::HostDeath => "Death of the primary's host",
@@ -430,7 +469,7 @@ pub(crate) fn case_words(
 type RowCase = (FailoverFault, FailoverEngine, FailoverDetector);
 
 /// A row for each fault, each engine and each of its settings.
-pub(crate) fn rows(of: &FailoverRecord) -> Vec<FailoverRow> {
+fn rows(of: &FailoverRecord) -> Vec<FailoverRow> {
     let all = FailoverFault::ALL.into_iter().flat_map(|fault| {
         FailoverEngine::ALL
             .into_iter()
@@ -450,15 +489,11 @@ fn case_runs(of: &FailoverRecord, case: RowCase, is_back: bool) -> Vec<&Failover
 }
 
 /// The first run that a row is of.
-pub(crate) fn first_run<'a>(of: &'a FailoverRecord, row: &FailoverRow) -> Option<&'a FailoverRun> {
+fn first_run<'a>(of: &'a FailoverRecord, row: &FailoverRow) -> Option<&'a FailoverRun> {
     case_runs(of, (row.fault, row.engine, row.detector), row.is_back).into_iter().next()
 }
 
-pub(crate) fn answer(rows: &[FailoverRow]) -> Vec<String> {
-    rows.iter().filter_map(FailoverRow::sentence).collect()
-}
-
-pub(crate) fn subject_words(of: &FailoverRecord) -> String {
+fn subject_words(of: &FailoverRecord) -> String {
     let wait = if of.design.synchronous {
         "commits wait for the standby"
     } else {
@@ -495,7 +530,7 @@ fn standby_words(of: &FailoverRecord) -> &'static str {
 }
 
 /// What became of second standbys, a sentence for each run.
-pub(crate) fn third_words(of: &FailoverRecord) -> Vec<String> {
+fn third_words(of: &FailoverRecord) -> Vec<String> {
     let thirds = of.runs.iter().filter_map(|run| Some((run, run.third.as_ref()?)));
     let words = thirds.map(|(run, third)| {
         let past = match third.past_fork_bytes {
@@ -524,7 +559,7 @@ pub(crate) fn third_words(of: &FailoverRecord) -> Vec<String> {
 }
 
 /// Faults that could not be made, and why.
-pub(crate) fn skipped_words(of: &FailoverRecord) -> Vec<String> {
+fn skipped_words(of: &FailoverRecord) -> Vec<String> {
     let words = |of: &SkippedFault| {
         let engine = of.engine.map(|engine| format!(", {}", engine.name())).unwrap_or_default();
         format!("{}{engine}: {}", of.fault.name(), of.reason)
@@ -546,15 +581,15 @@ fn topology_words(of: &EngineTopology) -> String {
 }
 
 /// The name of an engine's settings, and their values.
-pub(crate) fn settings_words(of: &pgtoll_record::EngineSettings) -> String {
+fn settings_words(of: &pgtoll_record::EngineSettings) -> String {
     let values: Vec<String> =
         of.values.iter().map(|(name, value)| format!("{name} = {value}")).collect();
     format!("{}: {}", of.detector.name(), values.join(", "))
 }
 
-pub(crate) fn seconds(value: Option<f64>) -> String {
+fn seconds(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2} s"))
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

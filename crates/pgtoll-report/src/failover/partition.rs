@@ -6,17 +6,17 @@ use pgtoll_stats::median;
 use crate::wal_numbers::count;
 
 /// Columns behind those of a case, a row for each side.
-pub(crate) const SIDES_HEAD: [&str; 6] = ["side", "outage", "acked", "lost", "ended", "two"];
+pub(super) const SIDES_HEAD: [&str; 6] = ["side", "outage", "acked", "lost", "ended", "two"];
 
 /// What the columns of [`SIDES_HEAD`] say.
-pub(crate) const SIDES_WORDS: &str = "both sides of the partition: the longest time without an \
+pub(super) const SIDES_WORDS: &str = "Outage: the longest time without an \
     acknowledgement to a side's clients (median over runs), what was acknowledged to them since it began \
     and what of that is lost (all runs), when the old primary took no more writes, for how long there were \
-    two primaries (medians)";
+    two primaries (medians).";
 
 /// The partitions of a case.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct PartitionSummary {
+pub(super) struct PartitionSummary {
     sides: Vec<SideSummary>,
     /// When the old primary ended, in seconds.
     ended: Option<f64>,
@@ -40,7 +40,7 @@ struct SideSummary {
 
 impl PartitionSummary {
     /// `None` where the runs are of other faults.
-    pub(crate) fn of(runs: &[&FailoverRun]) -> Option<Self> {
+    pub(super) fn of(runs: &[&FailoverRun]) -> Option<Self> {
         let all: Vec<&PartitionOutcome> =
             runs.iter().filter_map(|run| run.partition.as_ref()).collect();
         let names = all.first()?.sides.iter().map(|side| side.name.clone());
@@ -69,7 +69,7 @@ impl PartitionSummary {
     }
 
     /// A row for each side, as in [`SIDES_HEAD`].
-    pub(crate) fn cells(&self) -> Vec<Vec<String>> {
+    pub(super) fn cells(&self) -> Vec<Vec<String>> {
         let row = |(at, side): (usize, &SideSummary)| {
             let short = side.name.trim_end_matches(" side").to_owned();
             let outage = side.outage();
@@ -98,7 +98,7 @@ impl PartitionSummary {
     }
 
     /// Outages of both sides, and who took writes, for a manager.
-    pub(crate) fn words(&self, engine: FailoverEngine) -> String {
+    pub(super) fn words(&self, engine: FailoverEngine) -> String {
         let sides: Vec<String> = self
             .sides
             .iter()

@@ -55,7 +55,7 @@ fn host() -> Host {
 }
 
 /// Figures of no machine.
-pub(crate) fn record(runs: u32) -> FailoverRecord {
+fn record(runs: u32) -> FailoverRecord {
     let all = (1..=runs).flat_map(|number| {
         let later = f64::from(number) / 100.0;
         [
@@ -95,15 +95,19 @@ pub(crate) fn record(runs: u32) -> FailoverRecord {
     }
 }
 
+fn text(record: &FailoverRecord) -> String {
+    record.text(&TableOptions::default())
+}
+
 #[test]
 fn outages_are_a_distribution_in_80_columns() {
-    let text = failover_text(&record(20));
+    let text = text(&record(20));
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     insta::assert_snapshot!(text);
 }
 
 /// The same figures as of several engines, and of nobody.
-pub(crate) fn record_of_engines(runs: u32) -> FailoverRecord {
+fn record_of_engines(runs: u32) -> FailoverRecord {
     let mut record = record(runs);
     record.design.engines = FailoverEngine::ALL.to_vec();
     record.engines = ["Patroni 3.0.2", "etcd 3.4.23", "repmgr 5.3.3"].map(str::to_owned).to_vec();
@@ -138,13 +142,13 @@ pub(crate) fn record_of_engines(runs: u32) -> FailoverRecord {
 
 #[test]
 fn engines_stand_beside_each_other_in_80_columns() {
-    let text = failover_text(&record_of_engines(20));
+    let text = text(&record_of_engines(20));
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     insta::assert_snapshot!(text);
 }
 
 /// A partition with each engine.
-pub(crate) fn record_of_partitions() -> FailoverRecord {
+fn record_of_partitions() -> FailoverRecord {
     let mut record = record(1);
     let mut runs = Vec::new();
     for (engine, ended, two, lost) in [
@@ -188,7 +192,7 @@ pub(crate) fn record_of_partitions() -> FailoverRecord {
 
 #[test]
 fn both_sides_of_a_partition_are_told_in_80_columns() {
-    let text = failover_text(&record_of_partitions());
+    let text = text(&record_of_partitions());
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     insta::assert_snapshot!(text);
 }
@@ -230,5 +234,23 @@ fn an_asynchronous_loss_is_a_figure_and_a_split_brain_a_finding() {
     record.runs[1].findings = vec!["split brain".to_owned()];
     record.runs[2].rejoin.as_mut().unwrap().unsound = Some(1);
     assert_eq!(record.conclusion().sentences().len(), 3);
-    assert!(answer(&rows(&record))[0].contains("2 of 1,000 acknowledged transactions lost"));
+    assert!(
+        record.document(&TableOptions::default()).answer[0]
+            .contains("2 of 1,000 acknowledged transactions lost")
+    );
+}
+
+#[test]
+fn a_page_has_every_case_and_engine() {
+    let page = record_of_engines(3).html();
+    for words in ["Outages side by side", "pg_auto_failover", "ttl = 20", "ends the fault by hand"]
+    {
+        assert!(page.contains(words), "{words}");
+    }
+    let page = record_of_partitions().html();
+    assert!(page.contains("Both sides of the partition"), "{page}");
+    let page = record(3).html();
+    for words in ["the floor", "repmgr's defaults", "host-death", "process faults on one kernel"] {
+        assert!(page.contains(words), "{words}");
+    }
 }

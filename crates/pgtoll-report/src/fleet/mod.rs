@@ -349,7 +349,7 @@ pub(crate) mod tests {
             Oldest verification: 2026-11-23 03:00 UTC.\n\n\
             Not sound: 1 with findings, 1 unverified\n\
             \x20 - s3://b/a: 1 failure; shop.public.orders, block 7\n\
-            \x20 - s3://b/b: no result yet\n";
+            \x20 - s3://b/b: no result yet\n\nMore with --full: All backups\n";
         assert_eq!(record().text(&TableOptions::default()), expected);
     }
 }

@@ -4,9 +4,7 @@ mod answer;
 mod circumstances;
 mod claims;
 mod comparison;
-mod failover;
 mod flow;
-mod judge;
 mod latency;
 mod overview;
 mod payers;
@@ -15,7 +13,6 @@ mod prediction_picture;
 mod several;
 mod steadiness;
 mod timeline;
-mod verification;
 mod wal;
 mod wal_statistics;
 mod wal_whatif;
@@ -27,13 +24,10 @@ use pgtoll_record::{Run, RunResult, Workload};
 use serde::Serialize;
 
 pub(crate) use answer::day;
-pub(crate) use failover::failover_html;
-pub(crate) use judge::judge_html;
 pub use overview::overview_html;
 pub(crate) use prediction::prediction_html;
 pub(crate) use several::html_side_by_side;
 pub(crate) use timeline::timeline;
-pub(crate) use verification::{damage as verification_damage, verification_html};
 pub(crate) use wal_statistics::wal_statistics_html;
 pub(crate) use wal_whatif::wal_whatif_html;
 
@@ -215,48 +209,6 @@ pub(crate) fn download(what: &str, name: &str, json: &str) -> Markup {
             ". A program finds the same in the page itself, in the element "
             code { "script#result" } "."
         }
-    }
-}
-
-/// What pages of all labs have in front of their sections.
-struct LabPage<'a> {
-    /// The command, such as `pgtoll lab bridge`.
-    command: &'a str,
-    /// Of the window.
-    title: &'a str,
-    /// What the page answers.
-    question: &'a str,
-    /// What was looked at.
-    subject: String,
-    /// The answer.
-    sentences: Vec<String>,
-    /// What stands below it: a word, and a sentence each.
-    remarks: Vec<(&'a str, Vec<String>)>,
-    sections: Vec<Section<'a>>,
-    /// The record, by [`inert`].
-    data: String,
-}
-
-impl LabPage<'_> {
-    fn html(&self) -> String {
-        let main = html! {
-            section id="answer" aria-labelledby="answer-heading" {
-                h2 id="answer-heading" { "In short" }
-                @for sentence in &self.sentences { p class="lead" { (sentence) } }
-                @for (word, sentences) in &self.remarks {
-                    @for sentence in sentences { p { strong { (word) ": " } (sentence) } }
-                }
-                (contents(&self.sections))
-            }
-            (bodies(&self.sections))
-        };
-        let title = html! { (self.title) ", pgtoll" };
-        let heading = html! {
-            p class="quiet small" { (self.command) }
-            h1 { (self.question) }
-            p class="quiet" { (self.subject) }
-        };
-        page(&title, &heading, &main, "Made by pgtoll on servers of its own.", &self.data)
     }
 }
 

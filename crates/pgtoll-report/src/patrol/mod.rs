@@ -1,48 +1,58 @@
-//! What a patrol read and found, as a table.
+//! What a patrol read and found.
 
 mod gauges;
 
-pub(crate) use gauges::patrol_openmetrics;
-
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use pgtoll_format::{ByteSize, TimeSpan, shell_quoted};
 use pgtoll_record::{PatrolFinding, PatrolRecord, PatrolRound};
 
-use crate::printable::printable;
-use crate::text::wrapped;
+use crate::document::{Block, Document, Section, Step, Table};
+use crate::records::{ReportedRecord, TableOptions};
 use crate::verification::{blocks, class, severity, sums};
 
-/// For a terminal of 80 columns: of each fork so many findings at most.
-pub(crate) fn patrol_text(of: &PatrolRecord, most: usize) -> String {
-    let mut text = String::new();
-    for line in heading(of) {
-        text.push_str(&wrapped("", &line));
+impl ReportedRecord for PatrolRecord {
+    const HAS_GAUGES: bool = true;
+
+    /// The verdict, how far the round is, and what is wrong by fork.
+    fn document(&self, options: &TableOptions) -> Document {
+        let mut document = Document {
+            command: "pgtoll verify --patrol",
+            question: "Are the pages sound, round after round?",
+            subject: source_words(self),
+            answer: vec![format!("{}: {}", self.source.path, verdict(self))],
+            notes: self.notes.clone(),
+            again: self.command.clone(),
+            ..Document::default()
+        };
+        document.push(Section::detail("Rounds", vec![Block::List(round_lines(self))]));
+        let is_same = |one: &PatrolFinding, next: &PatrolFinding| {
+            one.path == next.path && one.fork == next.fork
+        };
+        for findings in self.findings.chunk_by(is_same) {
+            document.push(fork_section(self, findings, options.most));
+        }
+        document.push(Section::list("Could not be listed", &self.unlisted, options.most));
+        document
     }
-    let _ = write!(text, "\n{}", wrapped("", &verdict(of)));
-    for of_fork in of.findings.chunk_by(|one, next| one.path == next.path && one.fork == next.fork)
-    {
-        text.push_str(&fork_text(of, of_fork, most));
+
+    fn gauges(&self) -> Option<String> {
+        Some(gauges::patrol_openmetrics(self))
     }
-    for path in of.unlisted.iter().take(most) {
-        text.push_str(&wrapped("", &format!("could not be listed: {path}")));
-    }
-    for note in &of.notes {
-        let _ = write!(text, "\n{}", wrapped("", note));
-    }
-    text
 }
 
-fn heading(of: &PatrolRecord) -> Vec<String> {
+fn source_words(of: &PatrolRecord) -> String {
+    let checksums = if of.source.checksums { "with checksums" } else { "without checksums" };
+    let server = if of.source.running { "a server runs on it" } else { "no server runs on it" };
+    format!("PostgreSQL {}, {checksums}, {server}", of.source.major)
+}
+
+fn round_lines(of: &PatrolRecord) -> Vec<String> {
     let source = &of.source;
-    let checksums = if source.checksums { "with checksums" } else { "without checksums" };
-    let server = if source.running { "a server runs on it" } else { "no server runs on it" };
     let (bytes, rate) =
         (ByteSize(source.bytes).rounded(), ByteSize(of.budget.rate_bytes).rounded());
     let mut lines = vec![
-        format!("{}: PostgreSQL {}, {checksums}, {server}", source.path, source.major),
         format!(
             "round {}: {:.0} % of {bytes} in {} files; at {rate}/s a round takes {}",
             of.round.number,
@@ -96,14 +106,14 @@ fn verdict(of: &PatrolRecord) -> String {
 }
 
 /// Blocks with something wrong that the list had no room for.
-pub(crate) fn left_out(of: &PatrolRecord) -> u64 {
+fn left_out(of: &PatrolRecord) -> u64 {
     let before = of.last_round.as_ref().map_or(0, |round| round.left_out);
     before.max(of.round.left_out)
 }
 
 /// How much of the round was read, of what there was to read when files were listed last.
 #[expect(clippy::cast_precision_loss, reason = "a share is a double")]
-pub(crate) fn share_of_round(of: &PatrolRecord) -> f64 {
+fn share_of_round(of: &PatrolRecord) -> f64 {
     match of.source.bytes {
         0 => 0.0,
         all => (of.round.read.bytes as f64 / all as f64).min(1.0),
@@ -111,12 +121,12 @@ pub(crate) fn share_of_round(of: &PatrolRecord) -> f64 {
 }
 
 /// How long ago the page was read that waits longest.
-pub(crate) fn oldest_seconds(of: &PatrolRecord) -> u64 {
+fn oldest_seconds(of: &PatrolRecord) -> u64 {
     seconds_between(of.oldest_read, of.made)
 }
 
 /// A clock may have been put back.
-pub(crate) fn seconds_between(from: Timestamp, to: Timestamp) -> u64 {
+fn seconds_between(from: Timestamp, to: Timestamp) -> u64 {
     u64::try_from(to.duration_since(from).as_secs()).unwrap_or(0)
 }
 
@@ -128,22 +138,25 @@ fn seconds_words(seconds: u64) -> String {
     }
 }
 
-fn fork_text(of: &PatrolRecord, findings: &[PatrolFinding], most: usize) -> String {
-    let Some(first) = findings.first() else { return String::new() };
-    let mut text = format!("\n{}", wrapped("", &title(first)));
-    let _ = writeln!(text, "{:>12} {:<10} found", "block", "class");
-    for finding in findings.iter().take(most) {
-        let (block, class) = (blocks(&finding.page), class(finding.page.class));
-        let found = format!("{:.0}", finding.found);
-        let prefix = format!("{block:>12} {class:<10} {found}  ");
-        text.push_str(&wrapped(&prefix, &finding.page.words));
-    }
+fn fork_section(of: &PatrolRecord, findings: &[PatrolFinding], most: usize) -> Option<Section> {
+    let first = findings.first()?;
+    let row = |finding: &PatrolFinding| {
+        let (block, class) = (blocks(&finding.page), class(finding.page.class).to_owned());
+        vec![block, class, format!("{:.0}", finding.found), finding.page.words.clone()]
+    };
+    let rows = findings.iter().take(most).map(row).collect();
+    let table = Table::with_prose(&["block", "class", "found", "what is wrong"], rows);
+    let mut blocks = vec![Block::Table(table)];
     if let Some(more) = findings.len().checked_sub(most).filter(|more| *more > 0) {
-        let _ = writeln!(text, "{:>12} {more} more", "...");
+        blocks.push(Block::Paragraph(format!("... {more} more")));
     }
     let file = format!("{}/{}", of.source.path.trim_end_matches('/'), first.path);
-    let _ = writeln!(text, "  to do: pgtoll verify {}", printable(&shell_quoted(&file)));
-    text
+    blocks.push(Block::Steps(vec![Step {
+        what: "verify the file".to_owned(),
+        command: Some(format!("pgtoll verify {}", shell_quoted(&file))),
+        is_sql: false,
+    }]));
+    Some(Section::detail(&title(first), blocks))
 }
 
 fn title(of: &PatrolFinding) -> String {
@@ -156,4 +169,4 @@ fn title(of: &PatrolFinding) -> String {
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

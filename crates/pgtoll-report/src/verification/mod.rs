@@ -1,56 +1,111 @@
-//! What verification found, as a table. Its other formats share its words.
+//! What verification found.
 
 mod gauges;
-mod markdown;
-
-pub(crate) use gauges::verification_openmetrics;
-pub(crate) use markdown::verification_markdown;
-
-use std::fmt::Write as _;
 
 use pgtoll_format::ByteSize;
 use pgtoll_record::{
-    Advice, CommandKind, FindingClass, PageFinding, Severity, VerificationOutcome,
-    VerificationRecord, VerifiedRelation,
+    FindingClass, PageFinding, Severity, VerificationOutcome, VerificationRecord, VerifiedRelation,
 };
 
-use crate::printable::printable;
-use crate::text::wrapped;
+use crate::document::{Block, Document, Section, Step, Table};
+use crate::records::{ReportedRecord, TableOptions, one_or_several_json, read_one_or_several};
 
-/// For a terminal of 80 columns: of each fork so many findings at most.
-pub(crate) fn verification_text(of: &VerificationRecord, most: usize) -> String {
-    let mut text = heading(of);
-    for reason in &of.incomplete {
-        text.push_str(&wrapped("", &printable(reason)));
+/// Of several data directories there are several.
+impl ReportedRecord for Vec<VerificationRecord> {
+    const HAS_GAUGES: bool = true;
+
+    /// The verdict of each, then what is wrong by relation, with what to do.
+    fn document(&self, options: &TableOptions) -> Document {
+        let mut document = Document {
+            command: "pgtoll verify",
+            question: "Are the pages sound?",
+            answer: self.iter().flat_map(answer).collect(),
+            notes: self.iter().flat_map(|record| record.notes.clone()).collect(),
+            again: self.first().map(|record| record.command.clone()).unwrap_or_default(),
+            ..Document::default()
+        };
+        if let [only] = self.as_slice() {
+            document.subject = subject_words(only);
+        }
+        for record in self {
+            let suffix =
+                if self.len() > 1 { format!(": {}", record.source.path) } else { String::new() };
+            if self.len() > 1 {
+                let words = Block::Paragraph(subject_words(record));
+                document.push(Section::detail(&record.source.path, vec![words]));
+            }
+            document.sections.extend(damage_sections(record, &suffix, options));
+            document.push(facts_section(record, &suffix));
+        }
+        document
     }
-    text.push_str(&files(of, most));
-    for relation in &of.relations {
-        text.push_str(&relation_text(relation, most));
+
+    fn read(json: &str) -> Result<Self, serde_json::Error> {
+        read_one_or_several(json)
     }
-    text.push_str(&list("could not be looked into", &of.unlisted, most));
-    text.push_str(&list("not PostgreSQL's, and not read", &of.foreign, most));
-    for note in &of.notes {
-        let _ = write!(text, "\n{}", wrapped("", note));
+
+    fn gauges(&self) -> Option<String> {
+        Some(gauges::verification_openmetrics(self))
     }
-    text
+
+    fn json(&self) -> String {
+        one_or_several_json(self)
+    }
 }
 
-fn heading(of: &VerificationRecord) -> String {
-    let path = printable(&of.source.path);
-    let mut text = wrapped("", &format!("{path}: {}", verdict(of)));
-    if let Some(words) = coverage_beside_findings(of) {
-        text.push_str(&wrapped("", &words));
+/// The verdict; where it does not say it, what was looked at; and what makes the answer incomplete.
+pub(crate) fn answer(of: &VerificationRecord) -> Vec<String> {
+    let mut sentences = vec![format!("{}: {}", of.source.path, verdict(of))];
+    sentences.extend(coverage_beside_findings(of));
+    sentences.extend(of.incomplete.iter().map(|reason| format!("Not complete: {reason}")));
+    sentences
+}
+
+fn subject_words(of: &VerificationRecord) -> String {
+    let words = [Some(source_words(of)), Some(amount_words(of)), running_words(of)];
+    words.into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
+/// Files and pages that are damaged; titles end in `suffix`.
+pub(crate) fn damage_sections(
+    of: &VerificationRecord,
+    suffix: &str,
+    options: &TableOptions,
+) -> Vec<Section> {
+    let mut sections = Vec::new();
+    sections.extend(file_section(of, suffix, options.most));
+    let relations = of.relations.iter();
+    sections.extend(relations.map(|relation| relation_section(relation, suffix, options)));
+    for (title, entries) in
+        [("Could not be read", &of.unlisted), ("Files of other programs, not read", &of.foreign)]
+    {
+        sections.extend(Section::list(&format!("{title}{suffix}"), entries, options.most));
     }
-    let _ = write!(text, "\n{}", wrapped("", &source_words(of)));
-    text.push_str(&wrapped("", &amount_words(of)));
-    if let Some(words) = running_words(of) {
-        text.push_str(&wrapped("", &words));
+    sections
+}
+
+/// What was read, in figures.
+fn facts_section(of: &VerificationRecord, suffix: &str) -> Section {
+    let source = &of.source;
+    let mut facts = vec![
+        ("system identifier", source.system_identifier.to_string()),
+        ("block size", format!("{} bytes", source.block_bytes)),
+        ("names of relations", of.names.clone().unwrap_or_else(|| "unknown".to_owned())),
+    ];
+    facts.extend(source.wal_end.map(|end| ("end of WAL", end.to_string())));
+    if of.healed_by_replay > 0 {
+        facts.push(("healed by replay", format!("{} pages", of.healed_by_replay)));
     }
-    text
+    if let Some(manifest) = &of.manifest {
+        facts.push(("compared with the manifest", format!("{} files", manifest.files)));
+    }
+    facts.push(("read", format!("{}, by pgtoll {}", of.made, of.pgtoll)));
+    let facts = facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    Section::evidence(&format!("What was read{suffix}"), vec![Block::Facts(facts)])
 }
 
 /// What was verified, without its path.
-pub(crate) fn source_words(of: &VerificationRecord) -> String {
+fn source_words(of: &VerificationRecord) -> String {
     let source = &of.source;
     let what = if source.backup { "a base backup" } else { source.state.as_str() };
     let form = source.form.as_ref().map_or(String::new(), |form| format!(" ({form})"));
@@ -63,7 +118,7 @@ pub(crate) fn source_words(of: &VerificationRecord) -> String {
 }
 
 /// How much was read.
-pub(crate) fn amount_words(of: &VerificationRecord) -> String {
+fn amount_words(of: &VerificationRecord) -> String {
     let read = &of.read;
     format!(
         "{} in {}, {} of them all zeros; {} read",
@@ -75,7 +130,7 @@ pub(crate) fn amount_words(of: &VerificationRecord) -> String {
 }
 
 /// What came out; where nothing wrong was found, also what was looked at.
-pub(crate) fn verdict(of: &VerificationRecord) -> String {
+fn verdict(of: &VerificationRecord) -> String {
     let sums = sums(of.failures, of.suspicions, of.unverified);
     let files = match of.wrong_files {
         0 => String::new(),
@@ -97,7 +152,7 @@ pub(crate) fn verdict(of: &VerificationRecord) -> String {
 }
 
 /// What was looked at, where the verdict does not say it.
-pub(crate) fn coverage_beside_findings(of: &VerificationRecord) -> Option<String> {
+fn coverage_beside_findings(of: &VerificationRecord) -> Option<String> {
     let is_in_verdict =
         matches!(of.outcome, VerificationOutcome::Sound | VerificationOutcome::NoDamageSeen);
     if is_in_verdict || of.covered.is_empty() {
@@ -120,25 +175,19 @@ pub(crate) fn sums(failures: u64, suspicions: u64, unverified: u64) -> String {
     )
 }
 
-/// Files that are missing or wrong; nothing where none is.
-fn files(of: &VerificationRecord, most: usize) -> String {
-    if of.wrong_files == 0 {
-        return String::new();
-    }
-    let mut text = "\nfiles that are missing or wrong\n".to_owned();
-    for file in of.files.iter().take(most) {
-        let line = format!("{}: {}", printable(&file.path), printable(&file.words));
-        text.push_str(&wrapped("  ", &line));
-    }
-    let shown = of.files.len().min(most) as u64;
-    if let Some(more) = of.wrong_files.checked_sub(shown).filter(|more| *more > 0) {
-        let _ = writeln!(text, "  ... {more} more");
-    }
-    text
+/// Files that are missing or wrong.
+fn file_section(of: &VerificationRecord, suffix: &str, most: usize) -> Option<Section> {
+    let shown = of.files.iter().take(most);
+    let mut lines: Vec<String> =
+        shown.map(|file| format!("{}: {}", file.path, file.words)).collect();
+    let hidden = of.wrong_files.saturating_sub(lines.len() as u64);
+    lines.extend((hidden > 0).then(|| format!("... {hidden} more")));
+    let title = format!("Files that are missing or wrong{suffix}");
+    (of.wrong_files > 0).then(|| Section::detail(&title, vec![Block::List(lines)]))
 }
 
 /// What a server did meanwhile; `None` where it did nothing.
-pub(crate) fn running_words(of: &VerificationRecord) -> Option<String> {
+fn running_words(of: &VerificationRecord) -> Option<String> {
     let running = of.running.as_ref().filter(|of| of.suspects > 0 || of.dropped > 0)?;
     let parts = [
         (running.suspects, "looked damaged at first"),
@@ -154,23 +203,23 @@ pub(crate) fn running_words(of: &VerificationRecord) -> Option<String> {
     Some(format!("while the server ran: {}", parts.join(", ")))
 }
 
-fn relation_text(of: &VerifiedRelation, most: usize) -> String {
-    let mut text = format!("\n{}", wrapped("", &title(of)));
-    let _ = writeln!(text, "{:>12} {:<10} {:>6} {:>8}  ", "block", "class", "stored", "computed");
-    text.truncate(text.trim_end().len());
-    text.push('\n');
-    for finding in of.findings.iter().take(most) {
-        text.push_str(&row(finding));
+fn relation_section(of: &VerifiedRelation, suffix: &str, options: &TableOptions) -> Section {
+    let rows = of.findings.iter().take(options.most).map(|finding| row(finding, options.full));
+    let head = ["block", "class", "stored", "computed", "what is wrong"];
+    let mut blocks = vec![Block::Table(Table::with_prose(&head, rows.collect()))];
+    if let Some(more) = more_findings(of, options.most) {
+        blocks.push(Block::Paragraph(format!("... {more} more")));
     }
-    if let Some(more) = more_findings(of, most) {
-        let _ = writeln!(text, "{:>12} {more} more", "...");
-    }
-    text.push_str(&to_do(of));
-    text
+    let steps = match of.advice.as_slice() {
+        [] => vec![Step { what: of.remedy.clone(), command: None, is_sql: false }],
+        advice => Step::from_advice(advice),
+    };
+    blocks.push(Block::Steps(steps));
+    Section::detail(&format!("{}{suffix}", title(of)), blocks)
 }
 
 /// How many there are beyond the first `most`; `None`: none.
-pub(crate) fn more_findings(of: &VerifiedRelation, most: usize) -> Option<u64> {
+fn more_findings(of: &VerifiedRelation, most: usize) -> Option<u64> {
     let all = of.failures.saturating_add(of.suspicions).saturating_add(of.unverified);
     // A suspicion counts once, whatever blocks it is about.
     let blocks = |finding: &PageFinding| match finding.class {
@@ -181,55 +230,29 @@ pub(crate) fn more_findings(of: &VerifiedRelation, most: usize) -> Option<u64> {
     all.checked_sub(shown).filter(|more| *more > 0)
 }
 
-/// The steps with their commands, which are to be copied: they are not wrapped.
-fn to_do(of: &VerifiedRelation) -> String {
-    if of.advice.is_empty() {
-        return wrapped("  to do: ", &of.remedy);
-    }
-    steps("to do:", &of.advice)
-}
-
-/// Steps with their commands, the first with this label.
-pub(crate) fn steps(first: &str, advice: &[Advice]) -> String {
-    let mut text = String::new();
-    for (number, Advice { what, command, kind, database }) in (1..).zip(advice) {
-        let label = if number == 1 { first } else { "" };
-        let number = if advice.len() > 1 { format!("{number}. ") } else { String::new() };
-        let prefix = format!("  {label:<6} {number}");
-        let place = database.as_ref().filter(|_| *kind == Some(CommandKind::Sql));
-        let place = place.map(|of| format!(" (in database {})", printable(of))).unwrap_or_default();
-        let end = if command.is_some() { ":" } else { "" };
-        text.push_str(&wrapped(&prefix, &format!("{what}{place}{end}")));
-        for line in command.iter().flat_map(|command| command.lines()) {
-            let _ = writeln!(text, "{:12}{}", "", printable(line));
-        }
-    }
-    text
-}
-
 fn title(of: &VerifiedRelation) -> String {
     let severity = severity(of.severity);
     match qualified(of) {
         None => format!("{}: {severity}", place(of)),
-        Some(name) => format!("{} ({}): {severity}", printable(&name), place(of)),
+        Some(name) => format!("{} ({}): {severity}", name, place(of)),
     }
 }
 
 /// The relation's name with schema and database; `None`: unknown.
-pub(crate) fn qualified(of: &VerifiedRelation) -> Option<String> {
+fn qualified(of: &VerifiedRelation) -> Option<String> {
     of.name.as_ref().map(ToString::to_string)
 }
 
 /// What it is, in which file and fork.
-pub(crate) fn place(of: &VerifiedRelation) -> String {
+fn place(of: &VerifiedRelation) -> String {
     let file = of.path.as_ref().map_or_else(
         || format!("files {}/{}/{}", of.tablespace, of.database, of.filenode),
-        |path| format!("file {}", printable(path)),
+        |path| format!("file {}", path),
     );
     let fork = if of.fork == "main" { String::new() } else { format!(", fork {}", of.fork) };
     let kind = of.name.as_ref().map_or(String::new(), |name| {
         let whose = name.of.as_ref();
-        let whose = whose.map_or(String::new(), |table| format!(" of {}", printable(table)));
+        let whose = whose.map_or(String::new(), |table| format!(" of {}", table));
         format!("{}{whose}, ", name.kind)
     });
     format!("{kind}{file}{fork}")
@@ -264,28 +287,21 @@ pub(crate) fn blocks(of: &PageFinding) -> String {
 }
 
 /// In decimal, as the server's log and `page show` have them.
-pub(crate) fn checksum(of: Option<u16>) -> String {
+fn checksum(of: Option<u16>) -> String {
     of.map_or("-".to_owned(), |of| of.to_string())
 }
 
-fn row(of: &PageFinding) -> String {
-    let (block, class) = (blocks(of), class(of.class));
-    let (stored, computed) = (checksum(of.stored_checksum), checksum(of.computed_checksum));
-    wrapped(&format!("{block:>12} {class:<10} {stored:>6} {computed:>8}  "), &printable(&of.words))
-}
-
-fn list(title: &str, of: &[String], most: usize) -> String {
-    if of.is_empty() {
-        return String::new();
-    }
-    let mut text = format!("\n{title}: {}\n", counted(of.len() as u64, "entry"));
-    for entry in of.iter().take(most) {
-        let _ = writeln!(text, "  {}", printable(entry));
-    }
-    if of.len() > most {
-        let _ = writeln!(text, "  ... {} more", of.len() - most);
-    }
-    text
+/// The page's LSN is evidence that terminals have no room for.
+fn row(of: &PageFinding, has_lsn: bool) -> Vec<String> {
+    let lsn = of.lsn.filter(|_| has_lsn);
+    let lsn = lsn.map(|lsn| format!(" (LSN {lsn})")).unwrap_or_default();
+    vec![
+        blocks(of),
+        class(of.class).to_owned(),
+        checksum(of.stored_checksum),
+        checksum(of.computed_checksum),
+        format!("{}{lsn}", of.words),
+    ]
 }
 
 fn counted(count: u64, what: &str) -> String {
@@ -301,13 +317,14 @@ fn counted_as(count: u64, one: &str, several: &str) -> String {
 pub(crate) mod tests {
     use pgtoll_format::Lsn;
     use pgtoll_record::{
-        FileFinding, FileFindingKind, FindingKind, VERIFICATION_SCHEMA, VerifiedAmount,
-        VerifiedSource,
+        Advice, CommandKind, FileFinding, FileFindingKind, FindingKind, VERIFICATION_SCHEMA,
+        VerifiedAmount, VerifiedSource,
     };
 
     use pgtoll_record::WalRelationName;
 
     use super::*;
+    use crate::html::tests::{assert_well_formed, text_of};
 
     fn finding(block: u32, class: FindingClass, words: &str) -> PageFinding {
         let checksum = (class == FindingClass::Failure).then_some(0x1A2B);
@@ -415,9 +432,26 @@ pub(crate) mod tests {
         }
     }
 
+    fn text(record: VerificationRecord, most: usize) -> String {
+        vec![record].text(&TableOptions { most, ..TableOptions::default() })
+    }
+
+    #[test]
+    fn every_form_has_the_verdict_first_and_commands_that_can_be_copied() {
+        insta::assert_snapshot!(vec![record()].markdown());
+        let page = vec![record()].html();
+        assert_well_formed(&page);
+        insta::assert_snapshot!("page", text_of(&page));
+        let mut other = record();
+        (other.outcome, other.source.path) = (VerificationOutcome::Sound, "<script>".to_owned());
+        let page = vec![record(), other].html();
+        assert_well_formed(&page);
+        assert!(!page.contains("<script>:"), "a path is text");
+    }
+
     #[test]
     fn findings_are_shown_in_80_columns() {
-        let text = verification_text(&record(), 3);
+        let text = text(record(), 3);
         insta::assert_snapshot!(text);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     }
@@ -434,12 +468,13 @@ pub(crate) mod tests {
         };
         (backup.files, backup.wrong_files) = (vec![file("base/5/\u{1b}1"), file("base/5/2")], 605);
         backup.incomplete = vec!["global/pg_control is missing".into()];
-        let text = verification_text(&backup, 1);
+        let text = text(backup, 1);
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains("0 unverified blocks, 605 wrong files"), "{text}");
-        let expected = "\nglobal/pg_control is missing\n\n\
-            files that are missing or wrong\n  base/5/\\u{1b}1: missing\n  ... 604 more\n";
-        assert!(text.ends_with(expected), "{text}");
+        assert!(text.contains("\nNot complete: global/pg_control is missing\n\n"), "{text}");
+        let expected =
+            "\nFiles that are missing or wrong\n  - base/5/\\u{1b}1: missing\n  - ... 604 more\n";
+        assert!(text.contains(expected), "{text}");
     }
 
     #[test]
@@ -447,19 +482,19 @@ pub(crate) mod tests {
         let mut backup = record();
         (backup.source.backup, backup.source.major) = (true, 0);
         backup.source.form = Some("tar, zstd".into());
-        let text = verification_text(&backup, 3);
+        let text = text(backup, 3);
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains("unknown version, a base backup (tar, zstd),"), "{text}");
     }
 
     #[test]
-    fn what_is_sound_is_said_in_three_lines() {
+    fn what_is_sound_is_said_in_six_lines() {
         let mut sound = record();
         sound.outcome = VerificationOutcome::Sound;
         (sound.relations, sound.foreign, sound.notes) = (Vec::new(), Vec::new(), Vec::new());
-        let text = verification_text(&sound, 10);
+        let text = text(sound, 10);
         assert!(text.starts_with("/var/lib/postgresql/15/main: sound\n\n"), "{text}");
-        assert_eq!(text.lines().count(), 4, "{text}");
+        assert_eq!(text.lines().count(), 6, "{text}");
     }
 
     #[test]

@@ -65,6 +65,9 @@ pub(crate) struct Arguments {
     /// Print only results, warnings and errors.
     #[arg(long, short, global = true)]
     pub(crate) quiet: bool,
+    /// Print the evidence too, not the answer alone.
+    #[arg(long, global = true)]
+    pub(crate) full: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
 }

@@ -90,9 +90,6 @@ pub(crate) struct RepairArguments {
     /// data directory.
     #[arg(long, value_name = "FILE")]
     pub(crate) ledger: Option<PathBuf>,
-    /// Show all that is known of each block, and each source that was tried.
-    #[arg(long)]
-    pub(crate) full: bool,
     #[command(flatten)]
     pub(crate) format: FormatOptions,
 }

@@ -75,7 +75,7 @@ pub(crate) fn show(
     printer: &mut Printer,
 ) -> anyhow::Result<()> {
     let format = offered(format, record.kind())?;
-    let table = TableOptions { style: style(output, printer), ..*table };
+    let table = TableOptions { style: style(output, printer), full: printer.is_full(), ..*table };
     let text = record.shown(format, &table).context("a format without a text")?;
     deliver(&text, output, printer)
 }

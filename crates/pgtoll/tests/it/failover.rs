@@ -343,7 +343,7 @@ fn without_an_engine_the_outage_is_a_bound_and_losses_are_judged() {
     let shown = run(pgtoll().arg("report").arg(&file));
     let text = shown.stdout.replace('\n', " ");
     assert!(text.contains("no service until pgtoll ended the fault by hand"), "{shown:?}");
-    assert!(text.contains("skipped: switchover, none:"), "{shown:?}");
+    assert!(text.contains("Skipped   - switchover, none:"), "{shown:?}");
     let page = run(pgtoll().args(["report", "--format", "html"]).arg(&file));
     assert!(page.stdout.contains("no failover manager"), "{page:?}");
     scratch.assert_empty();

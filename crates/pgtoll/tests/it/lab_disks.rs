@@ -152,7 +152,7 @@ fn a_user_who_may_not_mount_is_told_what_was_skipped() {
     let ran = run(&mut command);
     assert_eq!(ran.status, Some(2), "{ran:?}");
     for fault in ["wal-full", "io-freeze"] {
-        let words = format!("skipped: {fault}: mount file systems: only root can do this");
+        let words = format!("  - {fault}: mount file systems: only root can do this");
         assert!(ran.stdout.contains(&words), "{ran:?}");
     }
     scratch.assert_empty();

@@ -644,7 +644,7 @@ fn what_has_no_source_is_derivable_or_refused() {
         [(("t", "main"), "refused"), (("t", "vm"), "derivable"), (("t_pkey", "main"), "derivable")];
     assert_eq!(found, expected.into());
     let short = run(pgtoll().arg("repair").arg(&data).arg("--no-redo"));
-    assert!(short.stdout.contains("\npostgres.public.t_pkey:2 derivable: "), "{short:?}");
+    assert!(short.stdout.contains("\n  - postgres.public.t_pkey:2 derivable: "), "{short:?}");
     let table = run(pgtoll().arg("repair").arg(&data).args(["--no-redo", "--full"]));
     assert_eq!(table.status, Some(1), "{table:?}");
     assert!(table.stdout.contains("REINDEX"), "{}", table.stdout);
@@ -681,7 +681,7 @@ fn a_repair_is_undone_without_a_name() {
     let from = ["--from-backup", shown(&backup)];
     let plan = repair(&from);
     assert_eq!(plan.status, Some(1), "{plan:?}");
-    assert!(plan.stdout.contains("to write this plan:\n  pgtoll repair "), "{plan:?}");
+    assert!(plan.stdout.contains("To write this plan\n  pgtoll repair "), "{plan:?}");
     assert!(plan.stdout.contains(" --yes\n"), "{plan:?}");
     let beside = PathBuf::from(format!("{}.pgtoll", shown(&data)));
     assert!(!beside.exists(), "a plan leaves nothing behind");
@@ -695,7 +695,7 @@ fn a_repair_is_undone_without_a_name() {
     fs::remove_dir(&beside).unwrap();
     let written = repair(&[&from[..], &["--yes"]].concat());
     assert_eq!(written.status, Some(0), "{written:?}");
-    assert!(written.stdout.contains("to check the result:\n  pgtoll verify "), "{written:?}");
+    assert!(written.stdout.contains("To check the result\n  pgtoll verify "), "{written:?}");
     assert!(fs::read(&path).unwrap() == right);
     let (made, owner) = (fs::metadata(&beside).unwrap(), fs::metadata(&data).unwrap());
     assert_eq!((made.mode() & 0o777, made.uid()), (0o700, owner.uid()));

@@ -83,7 +83,7 @@ fn check_report(json: &str, table: &str) {
     assert_eq!((again.status, again.stdout.as_str()), (Some(0), json), "{again:?}");
     for (format, begin) in [
         ("html", "<!DOCTYPE html>"),
-        ("md", "### /"),
+        ("md", "## Are the pages sound?\n\n**/"),
         ("openmetrics", "# TYPE pgtoll_verification"),
     ] {
         let shown = run(pgtoll().args(["report", "--format", format]).arg(&file));

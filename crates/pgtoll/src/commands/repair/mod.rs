@@ -331,6 +331,6 @@ fn deliver(
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
     let format = output::format(arguments.format, RecordKind::of::<Vec<RepairRecord>>())?;
-    let table = TableOptions { full: arguments.full, ..TableOptions::default() };
+    let table = TableOptions::default();
     output::finish(vec![record], format, &table, None, printer)
 }
