@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use pgtoll_cluster::{Cluster, Guard, GuardOptions, Installation, ServerUser};
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::Host;
+use pgtoll_system::Interrupt;
 
 /// The place where a trial's servers run, and the signals that end it.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl TrialSite {
 
     /// The machine, with the file system of the work directory.
     pub fn host(&self) -> anyhow::Result<Host> {
-        Ok(pgtoll_bench::host(&self.guard.base)?)
+        Ok(pgtoll_measure::host(&self.guard.base)?)
     }
 }
 

@@ -9,8 +9,8 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
-use pgtoll_files::Draft;
 use pgtoll_format::{ControlFile, SplitMix64, hex, unhex};
+use pgtoll_system::Draft;
 use serde::{Deserialize, Serialize};
 
 use crate::WriteError;
@@ -178,7 +178,7 @@ pub fn plan_damage(
     // Links lead to tablespaces; a file itself is none.
     let parent = file.parent().map(fs::canonicalize).transpose().map_err(WriteError::read(file))?;
     let path = parent.unwrap_or_default().join(file.file_name().unwrap_or_default());
-    let open = pgtoll_files::open_unlinked(&path).map_err(WriteError::read(file))?;
+    let open = pgtoll_system::open_unlinked(&path).map_err(WriteError::read(file))?;
     let length = open.metadata().map_err(WriteError::read(file))?.len();
     let size = block_bytes as u64;
     let blocks = length / size;
@@ -276,7 +276,7 @@ impl DamagePlan {
 
     /// Reads an undo file.
     pub fn load(path: &Path) -> Result<Self, CorruptError> {
-        let bytes = pgtoll_files::read(path, UNDO_BYTES_MAX).map_err(WriteError::read(path))?;
+        let bytes = pgtoll_system::read(path, UNDO_BYTES_MAX).map_err(WriteError::read(path))?;
         Self::read(&bytes).ok_or_else(|| CorruptError::NotUndo { path: path.to_owned() })
     }
 
@@ -394,7 +394,7 @@ impl DamagePlan {
 
     /// A write, and its undoing, may have been ended in the middle: the damage is done in part.
     fn state_of_bytes(&self) -> io::Result<FileState> {
-        let file = pgtoll_files::open_unlinked(&self.file)?;
+        let file = pgtoll_system::open_unlinked(&self.file)?;
         let length = file.metadata()?.len();
         let shortest = self.length_after.unwrap_or(self.length);
         if !(shortest..=self.length).contains(&length) {

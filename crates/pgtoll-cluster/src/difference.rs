@@ -204,7 +204,7 @@ fn file_type(path: &Path) -> Result<Option<FileType>, ClusterError> {
 }
 
 fn open(path: &Path) -> Result<(File, u64), ClusterError> {
-    let file = pgtoll_files::open_unlinked(path).map_err(ClusterError::io("open", path))?;
+    let file = pgtoll_system::open_unlinked(path).map_err(ClusterError::io("open", path))?;
     let bytes = file.metadata().map_err(ClusterError::io("read", path))?.len();
     Ok((file, bytes))
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use pgtoll_format::{UnsupportedMajor, VersionParseError};
-use pgtoll_interrupt::Interrupted;
+use pgtoll_system::Interrupted;
 
 use crate::not_imported::NotImported;
 use crate::package_installer::PackageInstaller;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::geteuid;
 use pgtoll_format::{MAJORS, ServerVersion};
-use pgtoll_interrupt::Interrupt;
+use pgtoll_system::Interrupt;
 
 use crate::environment::find_program;
 use crate::trust::require_trusted;

@@ -66,7 +66,7 @@ impl Cluster {
         let mut configuration = String::new();
         for file in ["postgresql.conf", "postgresql.auto.conf"] {
             let path = from.join(file);
-            let text = match pgtoll_files::read(&path, CONFIGURATION_MAX) {
+            let text = match pgtoll_system::read(&path, CONFIGURATION_MAX) {
                 Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
                 Err(source) => return Err(ClusterError::io("read", &path)(source)),
@@ -97,7 +97,7 @@ impl Cluster {
 /// Why it cannot be copied, if so.
 fn check_source(from: &Path, major: u32) -> Result<Option<NotImported>, ClusterError> {
     let version = from.join("PG_VERSION");
-    let Ok(version) = pgtoll_files::read(&version, 64) else {
+    let Ok(version) = pgtoll_system::read(&version, 64) else {
         return Ok(Some(NotImported::NoDataDirectory));
     };
     let found = String::from_utf8_lossy(&version).trim().to_owned();

@@ -6,7 +6,7 @@
 //!
 //! ```no_run
 //! use pgtoll_cluster::{Cluster, Guard, GuardOptions, Installation, ServerUser, StopMode};
-//! use pgtoll_interrupt::Interrupt;
+//! use pgtoll_system::Interrupt;
 //!
 //! let interrupt = Interrupt::new();
 //! let installation = Installation::find(None)?.expect("a server is installed");

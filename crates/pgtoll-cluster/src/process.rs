@@ -43,7 +43,7 @@ pub(crate) fn close_inherited_descriptors() {
 /// that user put a link, a FIFO or a device there instead.
 pub(crate) fn read_small(path: &Path, bytes_max: u64) -> io::Result<String> {
     let mut text = String::new();
-    pgtoll_files::open_unlinked(path)?.take(bytes_max + 1).read_to_string(&mut text)?;
+    pgtoll_system::open_unlinked(path)?.take(bytes_max + 1).read_to_string(&mut text)?;
     if text.len() as u64 > bytes_max {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
@@ -100,7 +100,7 @@ pub(crate) fn group_below(root: i32, group: i32) -> Vec<i32> {
 
 /// The last `bytes` of a regular file as text; empty when it cannot be read.
 pub(crate) fn tail(path: &Path, bytes: u64) -> String {
-    let file = pgtoll_files::open_unlinked(path);
+    let file = pgtoll_system::open_unlinked(path);
     file.and_then(|mut file| tail_of(&mut file, bytes)).unwrap_or_default()
 }
 

@@ -64,7 +64,7 @@ impl Reader {
             self.cannot(format!("{} is included too deep", path.display()));
             return;
         }
-        let text = match pgtoll_files::read(path, BYTES_MAX) {
+        let text = match pgtoll_system::read(path, BYTES_MAX) {
             Ok(text) => text,
             Err(error) if may_be_missing && error.kind() == io::ErrorKind::NotFound => return,
             Err(error) => {

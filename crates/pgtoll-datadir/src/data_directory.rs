@@ -51,7 +51,7 @@ impl DataDirectory {
     /// the directory, and so do we.
     pub fn server(&self) -> Result<Option<u32>, DatadirError> {
         let path = self.path.join("postmaster.pid");
-        let text = match pgtoll_files::read(&path, LOCK_BYTES_MAX) {
+        let text = match pgtoll_system::read(&path, LOCK_BYTES_MAX) {
             Ok(text) => String::from_utf8_lossy(&text).into_owned(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(DatadirError::Read { path, source }),
@@ -100,7 +100,7 @@ impl DataDirectory {
 /// Where the backup began whose label this is; `None` where there is no label.
 fn backup_start(path: &Path) -> Result<Option<Lsn>, DatadirError> {
     let read = |source| DatadirError::Read { path: path.to_owned(), source };
-    match pgtoll_files::open(path) {
+    match pgtoll_system::open(path) {
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(read(error)),

@@ -21,7 +21,7 @@ pub struct Postmaster {
 impl Postmaster {
     /// Reads the file. `None`: it is not a postmaster's, or not whole.
     pub fn read(data: &Path) -> Option<Self> {
-        let text = pgtoll_files::read(&data.join("postmaster.pid"), LOCK_BYTES_MAX).ok()?;
+        let text = pgtoll_system::read(&data.join("postmaster.pid"), LOCK_BYTES_MAX).ok()?;
         Self::parse(&String::from_utf8_lossy(&text))
     }
 

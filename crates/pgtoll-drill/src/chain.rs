@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 
 use pgtoll_format::wal::{Parts, RECORD_HEADER, Record, record_places};
 use pgtoll_format::{ControlFile, Lsn};
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::LoggedTablespace;
+use pgtoll_system::Interrupt;
 use pgtoll_wal::{Collect, End, SegmentFile, first_header, scan_with};
 use sha1::{Digest as _, Sha1};
 
@@ -220,7 +220,7 @@ impl CopiedWal {
     pub(crate) fn move_to(&self, directory: &Path, writer: CopyWriter) -> Result<(), DrillError> {
         for (_, path) in &self.segments {
             let to = directory.join(path.file_name().unwrap_or_default());
-            let mut from = pgtoll_files::open_unlinked(path).map_err(DrillError::read(path))?;
+            let mut from = pgtoll_system::open_unlinked(path).map_err(DrillError::read(path))?;
             let mut copy = writer.new_file(&to).map_err(DrillError::write(&to))?;
             io::copy(&mut from, &mut copy).map_err(DrillError::write(&to))?;
             writer.remove(path).map_err(DrillError::write(path))?;

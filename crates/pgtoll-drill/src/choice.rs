@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pgtoll_format::wal::rmgr::XLOG_BACKUP_END;
 use pgtoll_format::wal::{Parts, Record, RecordType};
 use pgtoll_format::{ControlFile, Lsn};
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::DrilledKind;
+use pgtoll_system::Interrupt;
 use pgtoll_wal::{Archive, Collect, SegmentFile, WalBound, WalReadError, files, scan_with};
 
 use crate::DrillError;
@@ -241,7 +241,7 @@ fn histories(places: &[PathBuf]) -> BTreeMap<String, Vec<u8>> {
 
 fn history(path: &Path) -> Option<Vec<u8>> {
     let mut text = Vec::new();
-    let file = pgtoll_files::open(path).ok()?;
+    let file = pgtoll_system::open(path).ok()?;
     file.take(HISTORY_BYTES_MAX).read_to_end(&mut text).ok()?;
     Some(text)
 }

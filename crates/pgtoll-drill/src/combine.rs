@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pgtoll_cluster::{Cluster, Guard};
-use pgtoll_interrupt::Interrupt;
+use pgtoll_system::Interrupt;
 
 use crate::DrillError;
 use crate::incremental_files::{combined_file_bytes, is_incremental};
@@ -40,7 +40,7 @@ impl Combination<'_> {
         if output.success {
             return Ok(Ok(()));
         }
-        let log = pgtoll_files::read(&guard.program_log(COMBINE), LOG_BYTES_MAX);
+        let log = pgtoll_system::read(&guard.program_log(COMBINE), LOG_BYTES_MAX);
         let log = String::from_utf8_lossy(&log.unwrap_or_default()).into_owned();
         if log.contains("No space left on device") {
             let full = io::ErrorKind::StorageFull.into();

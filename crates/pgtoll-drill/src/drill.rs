@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use pgtoll_cluster::{Cluster, Guard};
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{DrillRecord, DrilledKind, Provenance, VerificationRecord};
+use pgtoll_system::Interrupt;
 
 use crate::DrillError;
 use crate::plan::DrillPlan;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use pgtoll_cluster::ClusterError;
 use pgtoll_datadir::{DatadirError, read_hint};
 use pgtoll_format::ByteSize;
-use pgtoll_interrupt::Interrupted;
+use pgtoll_system::Interrupted;
 use pgtoll_wal::WalReadError;
 
 /// A backup is not drilled, or the drill broke off: nothing is known of the backup.

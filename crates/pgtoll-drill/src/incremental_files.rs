@@ -14,7 +14,7 @@ pub(crate) fn is_incremental(name: &str) -> bool {
 /// Bytes of the file that an incremental one becomes; of one that is damaged nothing is made.
 pub(crate) fn combined_file_bytes(path: &Path) -> io::Result<u64> {
     let mut begin = Vec::new();
-    pgtoll_files::open(path)?.take(BEGIN_BYTES).read_to_end(&mut begin)?;
+    pgtoll_system::open(path)?.take(BEGIN_BYTES).read_to_end(&mut begin)?;
     Ok(of_header(&begin))
 }
 

@@ -5,8 +5,8 @@ use std::fs::{self, DirEntry};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::DrilledTablespace;
+use pgtoll_system::Interrupt;
 
 use crate::DrillError;
 use crate::repository::RepositorySurvey;
@@ -182,7 +182,7 @@ impl CopyLayout {
         for file in &self.files {
             let to = cluster.join(&file.to);
             let mut from =
-                pgtoll_files::open_unlinked(&file.from).map_err(DrillError::read(&file.from))?;
+                pgtoll_system::open_unlinked(&file.from).map_err(DrillError::read(&file.from))?;
             let mut copy = writer.new_file(&to).map_err(DrillError::write(&to))?;
             loop {
                 interrupt.check()?;
@@ -202,7 +202,7 @@ impl CopyLayout {
 /// What `tablespace_map` lists, which a server would link where the cluster had it.
 fn mapped_tablespaces(backup: &Path) -> Result<BTreeSet<u32>, DrillError> {
     let path = backup.join("tablespace_map");
-    match pgtoll_files::read(&path, MAP_BYTES_MAX) {
+    match pgtoll_system::read(&path, MAP_BYTES_MAX) {
         Ok(bytes) => Ok(mapped_oids(&String::from_utf8_lossy(&bytes))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeSet::new()),
         Err(error) => Err(DrillError::read(&path)(error)),

@@ -7,7 +7,7 @@
 //!
 //! use pgtoll_cluster::{GuardOptions, ServerUser};
 //! use pgtoll_drill::{DrillOptions, DrillPlan, DrillSource, DrillTarget, SourceSearch};
-//! use pgtoll_interrupt::Interrupt;
+//! use pgtoll_system::Interrupt;
 //! # use pgtoll_record::Provenance;
 //! # fn drill(provenance: &Provenance) -> Result<(), Box<dyn std::error::Error>> {
 //!

@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use pgtoll_datadir::DataDirectory;
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{Provenance, VerificationRecord};
+use pgtoll_system::Interrupt;
 use pgtoll_verify::{ManifestChecksums, Verification, VerifyProgress, VerifySettings, WalPlace};
 
 use crate::DrillError;

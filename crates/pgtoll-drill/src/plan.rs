@@ -7,8 +7,8 @@ use std::time::Duration;
 use nix::sys::statvfs::statvfs;
 use pgtoll_cluster::{ClusterError, Confinement, GuardOptions, Installation};
 use pgtoll_format::{ByteSize, ControlFile, MajorFacts};
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{DrillDisk, Provenance};
+use pgtoll_system::Interrupt;
 
 use crate::DrillError;
 use crate::choice::WalChoice;

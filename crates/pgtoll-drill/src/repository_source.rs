@@ -18,7 +18,7 @@ impl DrillSource {
         let unread = |reason: String| DrillError::Unread { path: path.clone(), reason };
         let file = path.join(PGBACKREST_MANIFEST);
         let text =
-            pgtoll_files::read(&file, MANIFEST_BYTES_MAX).map_err(DrillError::read(&file))?;
+            pgtoll_system::read(&file, MANIFEST_BYTES_MAX).map_err(DrillError::read(&file))?;
         let label = path.file_name().unwrap_or_default().to_string_lossy();
         let manifest =
             PgBackRestManifest::parse(&text, &label).map_err(|error| unread(error.to_string()))?;
@@ -48,7 +48,7 @@ impl DrillSource {
     pub fn open_barman(path: &Path, search: &mut SourceSearch<'_>) -> Result<Self, DrillError> {
         let path = std::path::absolute(path).map_err(DrillError::read(path))?;
         let file = path.join("backup.info");
-        let info = pgtoll_files::read(&file, INFO_BYTES_MAX).map_err(DrillError::read(&file))?;
+        let info = pgtoll_system::read(&file, INFO_BYTES_MAX).map_err(DrillError::read(&file))?;
         let tablespaces = barman_tablespaces(&info);
         let tablespaces = tablespaces
             .map_err(|error| DrillError::Unread { path: path.clone(), reason: error.to_string() })?

@@ -6,10 +6,10 @@ use std::time::Instant;
 use pgtoll_cluster::{Cluster, Guard, StopMode};
 use pgtoll_datadir::first_superuser;
 use pgtoll_format::ControlFile;
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{
     DrilledDatabase, DrilledKind, LoggedTablespace, Provenance, VerificationRecord,
 };
+use pgtoll_system::Interrupt;
 
 use crate::DrillError;
 use crate::adopt::adopt;
@@ -251,7 +251,7 @@ fn require_space(end: &StartEnd, cluster: &Path) -> Result<(), DrillError> {
 }
 
 fn log_of(cluster: &Cluster) -> String {
-    pgtoll_files::read(&cluster.log(), LOG_BYTES_MAX)
+    pgtoll_system::read(&cluster.log(), LOG_BYTES_MAX)
         .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
         .unwrap_or_default()
 }

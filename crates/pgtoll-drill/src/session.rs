@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pgtoll_cluster::Cluster;
-use pgtoll_interrupt::Interrupt;
+use pgtoll_system::Interrupt;
 use pgtoll_wire::{Connection, Error, Row};
 
 use crate::DrillError;
@@ -115,15 +115,7 @@ fn words(error: &Error) -> String {
             Some(detail) => format!("{}: {detail}", response.message),
             None => response.message.clone(),
         },
-        other => {
-            let mut text = other.to_string();
-            let mut cause = std::error::Error::source(other);
-            while let Some(of) = cause {
-                text = format!("{text}: {of}");
-                cause = of.source();
-            }
-            text
-        }
+        other => pgtoll_system::error_chain(other),
     }
 }
 

@@ -10,8 +10,8 @@ use nix::sys::statvfs::statvfs;
 use pgtoll_cluster::{Finder, Installation};
 use pgtoll_datadir::{DataDirectory, DatadirError, backup_label_start};
 use pgtoll_format::{ByteSize, ClusterState, ControlFile, Lsn};
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{DrillFinding, DrilledForm, DrilledKind};
+use pgtoll_system::Interrupt;
 use pgtoll_verify::{BackupWal, bytes_in_manifest};
 use pgtoll_wal::{SegmentFile, segments};
 
@@ -313,7 +313,7 @@ fn manifest_stop(
 
 fn label(path: &Path) -> Result<Option<BackupLabel>, DrillError> {
     let path = path.join("backup_label");
-    match pgtoll_files::read(&path, LABEL_BYTES_MAX) {
+    match pgtoll_system::read(&path, LABEL_BYTES_MAX) {
         Ok(text) => Ok(Some(BackupLabel::parse(&String::from_utf8_lossy(&text)))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(DrillError::read(&path)(error)),
@@ -321,7 +321,7 @@ fn label(path: &Path) -> Result<Option<BackupLabel>, DrillError> {
 }
 
 fn version(path: &Path) -> Option<u32> {
-    let text = pgtoll_files::read(&path.join("PG_VERSION"), 64).ok()?;
+    let text = pgtoll_system::read(&path.join("PG_VERSION"), 64).ok()?;
     String::from_utf8_lossy(&text).trim().parse().ok()
 }
 

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use pgtoll_cluster::{Cluster, Guard};
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{DrillFinding, Provenance, VerificationRecord};
+use pgtoll_system::Interrupt;
 
 use crate::DrillError;
 use crate::chain_source::misfits;

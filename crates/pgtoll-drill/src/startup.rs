@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use pgtoll_cluster::{Cluster, Guard, LaunchState, StartupActivity};
 use pgtoll_format::Lsn;
-use pgtoll_interrupt::Interrupt;
+use pgtoll_system::Interrupt;
 
 use crate::DrillError;
 

@@ -1,7 +1,7 @@
 //! What a store failed with, apart from what is wrong with a backup.
 
 use std::io::{self, Read};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// The first failure of a store while a backup was read: it says nothing of the backup.
 #[derive(Clone, Debug, Default)]
@@ -10,12 +10,12 @@ pub(crate) struct StoreFailure(Arc<Mutex<Option<String>>>);
 impl StoreFailure {
     /// What the store said, in one line.
     pub(crate) fn reason(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        pgtoll_system::lock(&self.0).clone()
     }
 
     /// Keeps it, unless there was one before.
     pub(crate) fn keep(&self, error: io::Error) -> io::Error {
-        let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut first = pgtoll_system::lock(&self.0);
         first.get_or_insert_with(|| error.to_string());
         error
     }

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::FleetLayout;
 use pgtoll_store::{Store, StoreError, StoreUrl, StoredObject};
+use pgtoll_system::Interrupt;
 use pgtoll_verify::{
     PgBackRestManifest, TarBackup, WalGSentinel, barman_tablespaces, describes_backup,
     pgbackrest_label_time, wal_g_sentinel,

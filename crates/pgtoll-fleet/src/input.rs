@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Cursor, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use pgtoll_format::hex;
 
@@ -254,7 +254,7 @@ struct DamagedFiles(Arc<Mutex<Vec<String>>>);
 
 impl DamagedFiles {
     fn lock(&self) -> MutexGuard<'_, Vec<String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        pgtoll_system::lock(&self.0)
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{
     FLEET_SCHEMA, FleetBackup, FleetOutcome, FleetPart, FleetPlan, FleetRecord, FleetRefusal,
     FleetUnit, Provenance, VERIFICATION_SCHEMA, VerificationOutcome, VerificationRecord,
 };
 use pgtoll_store::StoreUrl;
+use pgtoll_system::Interrupt;
 
 use crate::error::FleetError;
 use crate::shard::Results;

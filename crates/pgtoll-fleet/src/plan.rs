@@ -1,12 +1,12 @@
 //! The plan: which backups there are, what verifying them takes, and who verifies which.
 
 use pgtoll_estimate::{fleet_estimate, fleet_unit_id, read_fleet_plan};
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{
     FLEET_PLAN_SCHEMA, FleetCpuTimes, FleetLayout, FleetObject, FleetPart, FleetPlan, FleetRefusal,
     FleetUnit, Provenance,
 };
 use pgtoll_store::{Store, StoreUrl, StoredObject};
+use pgtoll_system::Interrupt;
 
 use crate::cpu_times::CpuSeconds;
 use crate::error::FleetError;

@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 use std::str::FromStr;
 
 use pgtoll_estimate::{FLEET_SHARDS_MAX, fleet_shards};
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{FleetObject, FleetPart, FleetPlan, FleetUnit, Provenance, VerificationRecord};
 use pgtoll_store::{Store, StoreError, StoreUrl, StoreUrlError, StoredObject};
+use pgtoll_system::Interrupt;
 use pgtoll_verify::{TarChecks, VerifyProgress, VerifySettings, verify_tars};
 
 use crate::error::FleetError;

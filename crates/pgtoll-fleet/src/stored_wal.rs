@@ -4,9 +4,9 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::FleetLayout;
 use pgtoll_store::{Store, StoreError, StoreUrl, StoredObject};
+use pgtoll_system::Interrupt;
 use pgtoll_verify::{FindSegments, WalPlace, WalStretch};
 use pgtoll_wal::{OpenSegment, SegmentFile, SegmentName};
 

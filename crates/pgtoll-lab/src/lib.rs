@@ -4,7 +4,7 @@
 //! ```no_run
 //! use std::time::Duration;
 //!
-//! use pgtoll_interrupt::Interrupt;
+//! use pgtoll_system::Interrupt;
 //! use pgtoll_lab::{JudgeFault, JudgeFaultEnd, JudgePlan, judge};
 //! use pgtoll_record::Provenance;
 //! use pgtoll_wire::Dsn;
@@ -46,14 +46,3 @@ pub use judge::{
 };
 pub use link::{Link, LinkDelay, LinkState};
 pub use watch::{DamageWatchPlan, DamageWatchProgress, JudgePage, WatchError, watch};
-
-/// An error with its causes.
-pub(crate) fn error_words(error: &dyn std::error::Error) -> String {
-    let mut words = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        words = format!("{words}: {cause}");
-        source = cause.source();
-    }
-    words
-}

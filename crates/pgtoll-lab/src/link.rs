@@ -123,7 +123,7 @@ impl Control {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Control> {
-        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+        pgtoll_system::lock(&self.control)
     }
 
     fn accept_from(self: Arc<Self>, listener: &UnixListener) {
@@ -243,7 +243,7 @@ struct Waiting {
 
 impl Queue {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        pgtoll_system::lock(&self.waiting)
     }
 
     /// `false` when nobody takes it any more.

@@ -4,7 +4,7 @@
 //! ```no_run
 //! use std::time::Duration;
 //!
-//! use pgtoll_interrupt::Interrupt;
+//! use pgtoll_system::Interrupt;
 //! use pgtoll_predict::{WatchPlan, watch};
 //! use pgtoll_wire::Dsn;
 //!

@@ -131,7 +131,7 @@ fn source_text(of: &RepairSource) -> String {
         return format!("{what} {path}, from {from} on");
     }
     match (&of.refused, of.contains) {
-        (Some(reason), _) => format!("{what} {path}: refused, {}", reason),
+        (Some(reason), _) => format!("{what} {path}: refused, {reason}"),
         (None, Some(contains)) => format!("{what} {path}: has all changes before {contains}"),
         (None, None) => format!("{what} {path}"),
     }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use pgtoll_cluster::ClusterError;
-use pgtoll_interrupt::Interrupted;
+use pgtoll_system::Interrupted;
 
 /// A run over a replica set cannot begin, or ended before everything was done.
 #[derive(Debug, thiserror::Error)]

@@ -102,7 +102,7 @@ impl JournalFile {
         let path = nodes.with_file_name(name);
         let failed =
             |source| RollingError::Journal { verb: "lock", path: nodes.to_owned(), source };
-        let file = pgtoll_files::open(nodes).map_err(failed)?;
+        let file = pgtoll_system::open(nodes).map_err(failed)?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => Ok(Self { path, _lock: lock }),
             Err((_, Errno::EWOULDBLOCK)) => Err(RollingError::Locked { path: nodes.to_owned() }),
@@ -114,7 +114,7 @@ impl JournalFile {
     pub(crate) fn read(&self) -> Result<Option<Journal>, RollingError> {
         let failed =
             |source| RollingError::Journal { verb: "read", path: self.path.clone(), source };
-        let text = match pgtoll_files::read_to_string(&self.path, BYTES_MAX) {
+        let text = match pgtoll_system::read_to_string(&self.path, BYTES_MAX) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             text => text.map_err(failed)?,
         };
@@ -131,7 +131,7 @@ impl JournalFile {
     pub(crate) fn write(&self, journal: &Journal) -> Result<(), RollingError> {
         let write = || {
             let text = serde_json::to_vec_pretty(journal).map_err(io::Error::other)?;
-            pgtoll_files::write_private(&self.path, &text)?;
+            pgtoll_system::write_private(&self.path, &text)?;
             sync_parent(&self.path)
         };
         write().map_err(|source| self.error("write", source))

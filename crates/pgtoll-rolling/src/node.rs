@@ -148,22 +148,8 @@ pub fn answer(verb: NodeVerb, data: &Path, version: &str, jobs: Option<usize>) -
     };
     answered.unwrap_or_else(|error| {
         let hint = error.hint();
-        NodeAnswer::Failed { message: words(&error), hint }
+        NodeAnswer::Failed { message: pgtoll_system::error_chain(&error), hint }
     })
-}
-
-/// An error with its causes.
-fn words(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let next = error.to_string();
-        if !text.ends_with(&next) {
-            text = format!("{text}: {next}");
-        }
-        cause = error.source();
-    }
-    text
 }
 
 fn report(data: &Path, version: &str) -> Result<NodeAnswer, WriteError> {
@@ -235,7 +221,7 @@ fn reach(data: &Path) -> NodeAnswer {
         return failed("postgresql.auto.conf has no primary_conninfo".to_owned());
     };
     if let Err(error) = pgtoll_alter::become_owner_of(data) {
-        return failed(words(&error));
+        return failed(pgtoll_system::error_chain(&error));
     }
     let dsn = match Dsn::parse(&conninfo) {
         Ok(dsn) => dsn.with_default_connect_timeout(std::time::Duration::from_secs(5)),
@@ -243,7 +229,7 @@ fn reach(data: &Path) -> NodeAnswer {
     };
     match dsn.connect_replication() {
         Ok(_) => NodeAnswer::Done,
-        Err(error) => failed(words(&error)),
+        Err(error) => failed(pgtoll_system::error_chain(&error)),
     }
 }
 
@@ -252,7 +238,7 @@ const REACH_HINT: &str = "the old primary will stream with this connection: give
 
 /// A setting in `postgresql.auto.conf`; `None`: it has none.
 fn auto_setting(data: &Path, wanted: &str) -> Option<String> {
-    let text = pgtoll_files::read_to_string(&data.join("postgresql.auto.conf"), 1 << 20).ok()?;
+    let text = pgtoll_system::read_to_string(&data.join("postgresql.auto.conf"), 1 << 20).ok()?;
     let mut settings = conf::parse(&text).entries.into_iter().filter_map(|entry| match entry {
         Entry::Setting { name, value } if name == wanted => Some(value),
         _ => None,
@@ -322,7 +308,7 @@ fn path_of(word: &str) -> Option<&Path> {
 /// The text of a configuration file that a command line names.
 fn text_of(word: &str) -> Option<String> {
     let mut text = Vec::new();
-    let file = pgtoll_files::open(path_of(word)?).ok()?;
+    let file = pgtoll_system::open(path_of(word)?).ok()?;
     file.take(1 << 18).read_to_end(&mut text).ok()?;
     Some(String::from_utf8_lossy(&text).into_owned())
 }

@@ -85,7 +85,7 @@ impl NodesFile {
     /// Reads the file, whose commands will be run: an error if other users can change it.
     pub fn read(path: &Path) -> Result<Self, RollingError> {
         let read = |source| RollingError::ReadNodes { path: path.to_owned(), source };
-        let file = pgtoll_files::open(path).map_err(read)?;
+        let file = pgtoll_system::open(path).map_err(read)?;
         let found = file.metadata().map_err(read)?;
         let is_own = [0, nix::unistd::geteuid().as_raw()].contains(&found.uid());
         if !is_own || found.mode() & 0o022 != 0 {

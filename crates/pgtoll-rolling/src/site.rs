@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use pgtoll_cluster::{UserCommand, UserCommandEnd};
 use pgtoll_format::single_quoted;
-use pgtoll_interrupt::Interrupt;
+use pgtoll_system::Interrupt;
 use pgtoll_wire::Connection;
 
 use crate::{NodeAnswer, NodeConfig, NodeReport, NodeVerb, RollingError};

@@ -46,7 +46,7 @@ impl RangeBudget {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+        pgtoll_system::lock(&self.free)
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use pgtoll_interrupt::Interrupt;
+use pgtoll_system::Interrupt;
 use tokio::runtime::{Builder, Handle};
 use tokio::task::AbortHandle;
 

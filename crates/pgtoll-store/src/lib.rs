@@ -12,7 +12,7 @@
 //!
 //! let directory = tempfile::tempdir()?;
 //! let prefix = StoreUrl::of_path(directory.path()).expect("an absolute path in UTF-8");
-//! let store = Store::open(&prefix, &pgtoll_interrupt::Interrupt::new())?;
+//! let store = Store::open(&prefix, &pgtoll_system::Interrupt::new())?;
 //! assert!(store.put_new(&prefix.join("units/1.json"), b"{}")?);
 //! assert!(!store.put_new(&prefix.join("units/1.json"), b"[]")?, "it exists");
 //! let objects = store.list(&prefix)?;
@@ -34,7 +34,7 @@ mod url;
 
 use std::sync::{Arc, OnceLock};
 
-use pgtoll_interrupt::Interrupt;
+use pgtoll_system::Interrupt;
 
 use budget::RangeBudget;
 pub use error::StoreError;

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use pgtoll_files::Draft;
+use pgtoll_system::Draft;
 
 use crate::StoredObject;
 use crate::error::StoreError;
@@ -45,7 +45,7 @@ pub(crate) fn list(prefix: &StoreUrl) -> Result<Vec<StoredObject>, StoreError> {
 }
 
 pub(crate) fn open(url: &StoreUrl) -> Result<(File, StoredObject), StoreError> {
-    let file = pgtoll_files::open(&path_of(url)).map_err(|error| failed(url, error))?;
+    let file = pgtoll_system::open(&path_of(url)).map_err(|error| failed(url, error))?;
     let found = file.metadata().map_err(|error| failed(url, error))?;
     Ok((file, object(url.clone(), &found)))
 }

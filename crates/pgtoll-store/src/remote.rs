@@ -14,7 +14,7 @@ use object_store::{
     BackoffConfig, Error, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt as _,
     PutMode, PutPayload, RetryConfig,
 };
-use pgtoll_interrupt::Interrupt;
+use pgtoll_system::Interrupt;
 
 use crate::StoredObject;
 use crate::budget::{RangeBudget, RangeBuffer};

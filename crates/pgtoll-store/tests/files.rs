@@ -3,8 +3,8 @@
 use std::fs;
 use std::io::Read as _;
 
-use pgtoll_interrupt::Interrupt;
 use pgtoll_store::{Store, StoreError, StoreUrl};
+use pgtoll_system::Interrupt;
 
 #[test]
 fn files_are_listed_read_and_written_under_a_condition() {

@@ -6,8 +6,8 @@
 use std::io::Read as _;
 use std::net::TcpListener;
 
-use pgtoll_interrupt::Interrupt;
 use pgtoll_store::{Store, StoreError, StoreUrl, StoredObject};
+use pgtoll_system::Interrupt;
 use pgtoll_testing::{ObjectFault, ObjectServer};
 
 fn url(text: &str) -> StoreUrl {

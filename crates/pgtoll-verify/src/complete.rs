@@ -162,7 +162,7 @@ fn manifest(data: &DataDirectory) -> Option<io::Result<File>> {
     if data.backup_start.is_none() && has_run {
         return None;
     }
-    match pgtoll_files::open(&data.path.join(MANIFEST)) {
+    match pgtoll_system::open(&data.path.join(MANIFEST)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         opened => Some(opened),
     }

@@ -171,7 +171,7 @@ impl<'a> DirectoryVerification<'a> {
             move |emit: &mut dyn FnMut(Portion) -> bool| reader.next().is_some_and(&mut *emit)
         };
         let before = collector.verified.pages.bytes;
-        let started = pgtoll_threads::run_workers(jobs, PROGRESS, worker, |portion| {
+        let started = pgtoll_system::threads::run_workers(jobs, PROGRESS, worker, |portion| {
             collector.take(portion);
             let now = VerifyProgress { bytes: before + work.read_bytes(), all_bytes };
             if !collector.verified.is_interrupted && progress(now).is_break() {

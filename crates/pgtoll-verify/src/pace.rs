@@ -23,7 +23,7 @@ impl Pace {
     /// Nothing is to be read any more.
     pub(super) fn stop(&self) {
         // Under the lock: no thread is between its check and its wait.
-        let _held = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let _held = pgtoll_system::lock(&self.next);
         self.is_stopped.store(true, Ordering::Relaxed);
         self.stopped.notify_all();
     }
@@ -35,7 +35,7 @@ impl Pace {
     /// Waits until so many bytes may be read; false: not any more.
     pub(super) fn may_read(&self, bytes: u64) -> bool {
         let Some(rate) = self.rate else { return !self.is_stopped() };
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = pgtoll_system::lock(&self.next);
         let now = Instant::now();
         // What was not used before is gone: no burst after a pause.
         let begin = now.max(*next);

@@ -195,7 +195,7 @@ impl RelationPages {
         if !found.is_file() {
             return Err(PageFileError::NotAFile { path: shown });
         }
-        let file = pgtoll_files::open(path).map_err(read)?;
+        let file = pgtoll_system::open(path).map_err(read)?;
         let above = std::path::absolute(path).map_err(read)?;
         let control = above.ancestors().skip(1).find_map(|above| control_file(above).ok());
         let sizes = control.map(|control| (control.block_bytes as usize, control.file_blocks));

@@ -9,8 +9,8 @@ use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use pgtoll_files::Draft;
 use pgtoll_format::{Lsn, RelationFork};
+use pgtoll_system::Draft;
 use serde::{Deserialize, Serialize};
 
 use crate::defect::{BlockFinding, DefectCounts};
@@ -119,7 +119,7 @@ struct Subject {
 impl ResumeJournal {
     /// The journal in this file, which need not be there.
     pub fn open(path: &Path) -> Result<Self, ResumeError> {
-        let found = match pgtoll_files::read(path, BYTES_MAX) {
+        let found = match pgtoll_system::read(path, BYTES_MAX) {
             Ok(bytes) => {
                 let foreign = || ResumeError::Foreign { path: path.to_owned() };
                 Some(content_of(&bytes).ok_or_else(foreign)?)

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::fcntl::{OFlag, PosixFadviseAdvice, posix_fadvise};
-use pgtoll_files::AlignedBuffer;
+use pgtoll_system::AlignedBuffer;
 
 use crate::mapped::{self, Window};
 

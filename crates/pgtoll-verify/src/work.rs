@@ -3,8 +3,8 @@
 use std::io;
 use std::mem;
 use std::ops::Range;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use pgtoll_checksum::{Kernel, is_page};
 use pgtoll_format::{ForkNumber, Lsn, PageHeader, RelationFork, Verdict, verdict};
@@ -20,7 +20,7 @@ use crate::storage::{READ_BYTES, ReadAt, read_all};
 use crate::visible::{MapPage, VisibilityMap};
 use crate::zeros::ZeroPages;
 use pgtoll_datadir::DataDirectory;
-use pgtoll_files::AlignedBuffer;
+use pgtoll_system::AlignedBuffer;
 
 /// What the threads share.
 pub(super) struct Work<'a> {
@@ -132,7 +132,7 @@ impl<'a> Work<'a> {
         if self.pace.is_stopped() {
             return None;
         }
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = pgtoll_system::lock(&self.next);
         let (number, from) = *next;
         let to = self.end_of(from);
         *next = (number + 1, to);

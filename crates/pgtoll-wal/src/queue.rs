@@ -46,7 +46,7 @@ impl Queue {
 
     /// Numbers hold whatever panicked between them.
     fn state(&self) -> MutexGuard<'_, QueueState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        pgtoll_system::lock(&self.state)
     }
 }
 

@@ -215,7 +215,7 @@ fn read<C: Collect>(
     let queue = Queue::new(wal.numbers.clone(), count * SEGMENTS_AHEAD);
     let (sender, receiver) = mpsc::channel();
     std::thread::scope(|scope| {
-        let started = pgtoll_threads::start(scope, count, || {
+        let started = pgtoll_system::threads::start(scope, count, || {
             let (sender, queue, new) = (sender.clone(), &queue, &new);
             move || {
                 let _closing = Closing(queue);

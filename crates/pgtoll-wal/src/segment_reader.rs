@@ -4,9 +4,9 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
 
-use pgtoll_files::AlignedBuffer;
 use pgtoll_format::wal::{Decoder, PageHeader, Parts, Record, SegmentHeader, WalError};
 use pgtoll_format::{Lsn, WalFacts};
+use pgtoll_system::AlignedBuffer;
 
 use crate::WalReadError;
 use crate::collect::Collect;

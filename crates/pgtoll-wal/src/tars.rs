@@ -13,7 +13,7 @@ use crate::tar_stream::{TarMemberKind, TarMemberReader, TarStream};
 /// The segments in a tar. One that is compressed can be read only from its beginning, so its
 /// segments are unpacked into a temporary file, which is gone when nobody reads it any more.
 pub(crate) fn members(path: &Path, packing: Packing) -> io::Result<Vec<SegmentFile>> {
-    let file = pgtoll_files::open(path)?;
+    let file = pgtoll_system::open(path)?;
     if packing == Packing::Plain {
         let file = Arc::new(file);
         return members_of(&mut TarStream::seeking(&file)?, path, &mut |stream, bytes| {

@@ -9,7 +9,7 @@ use pgtoll_record::{Host, RunResult};
 
 /// The comparisons on this machine, as far as they can be read.
 pub(crate) fn twins(host: &Host) -> Twins {
-    let text = path().and_then(|path| pgtoll_files::read_to_string(&path, BYTES_MAX).ok());
+    let text = path().and_then(|path| pgtoll_system::read_to_string(&path, BYTES_MAX).ok());
     Twins::parse(&text.unwrap_or_default(), host)
 }
 
@@ -22,7 +22,7 @@ pub(crate) fn remember(result: &RunResult) {
     let Some(path) = path().filter(|_| result.complete) else { return };
     let _ = path.parent().map(fs::create_dir_all);
     // One write, so that lines of two runs do not mix.
-    let _ = pgtoll_files::append_private(&path, twin_lines(result).as_bytes());
+    let _ = pgtoll_system::append_private(&path, twin_lines(result).as_bytes());
 }
 
 /// Where the comparisons are kept; `None` without a home.

@@ -31,8 +31,8 @@ errors_with_hints! {
     pgtoll_alter::CorruptError,
     pgtoll_alter::RepairError,
     pgtoll_alter::WriteError,
-    pgtoll_bench::BenchError,
-    pgtoll_bench::ExperimentError,
+    pgtoll_measure::BenchError,
+    pgtoll_measure::ExperimentError,
     pgtoll_cluster::ClusterError,
     pgtoll_datadir::AttachError,
     pgtoll_datadir::DatadirError,
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(hint(&without), None);
         let path = ClusterError::PathTooLong { path: "/var".into() };
         let expected = path.hint().unwrap();
-        let wrapped = anyhow::Error::new(pgtoll_bench::BenchError::from(path));
+        let wrapped = anyhow::Error::new(pgtoll_measure::BenchError::from(path));
         assert_eq!(hint(&wrapped).unwrap(), expected);
     }
 }

@@ -1,6 +1,6 @@
 //! Mistakes in how pgtoll was called, and in what it was given.
 
-use pgtoll_bench::{ExperimentError, Mistake};
+use pgtoll_measure::{ExperimentError, Mistake};
 use pgtoll_report::{is_unprintable, printable};
 
 /// An error of how pgtoll was called.

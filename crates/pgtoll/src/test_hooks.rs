@@ -1,7 +1,7 @@
 //! What tests make debug builds do at chosen moments. Release builds have none of it.
 
 use nix::sys::signal::{Signal, raise};
-use pgtoll_bench::Progress;
+use pgtoll_measure::Progress;
 
 /// Panics at the block that `PGTOLL_TEST_PANIC_AT` names (`ROUND:BLOCK`), so that a test can see that
 /// nothing stays behind.

@@ -7,7 +7,7 @@ use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use nix::fcntl::{AT_FDCWD, AtFlags, PosixFadviseAdvice, posix_fadvise};
@@ -20,8 +20,8 @@ use super::pages::{Blocks, EnabledPages, runs};
 use super::{EnableProgress, EnableStep, EnableThreads};
 use crate::{Hold, MaybeOverwritten, WriteError};
 use pgtoll_datadir::RelationFile;
-use pgtoll_files::AlignedBuffer;
-use pgtoll_threads::start;
+use pgtoll_system::AlignedBuffer;
+use pgtoll_system::threads::start;
 
 /// The files, and who works on them.
 pub(super) struct Crew<'a> {
@@ -149,7 +149,7 @@ impl<'a> Crew<'a> {
             while let Some(stretch) = take(&stretches, &next, &stop) {
                 let file_progress = &by_file[stretch.file];
                 let written = self.write_stretch(stretch, file_progress, &mut writer);
-                lock(&unconfirmed).extend(writer.unconfirmed.take());
+                pgtoll_system::lock(&unconfirmed).extend(writer.unconfirmed.take());
                 let (event, to_sync) = match written {
                     Ok((event, to_sync)) => (Ok(event), Some(to_sync)),
                     Err(error) => (Err(error), None),
@@ -342,7 +342,7 @@ impl<'a> Crew<'a> {
         let length = stretch.bytes.end - stretch.bytes.start;
         let is_whole = file_progress.left.fetch_sub(length, Ordering::AcqRel) == length;
         if is_whole {
-            lock(&file_progress.open).take();
+            pgtoll_system::lock(&file_progress.open).take();
         }
         let to_sync = ToSync { file: stretch.file, open, is_whole };
         Ok((Event::Written(found, length), to_sync))
@@ -399,7 +399,7 @@ impl<'a> Crew<'a> {
         journal: &EnableJournal,
     ) -> Result<Option<Event>, WriteError> {
         let RelationFile { path, bytes, .. } = &self.files[of.file];
-        let mut failed = lock(&file_progress.sync_failed);
+        let mut failed = pgtoll_system::lock(&file_progress.sync_failed);
         if *failed {
             return Ok(None);
         }
@@ -422,7 +422,7 @@ impl<'a> Crew<'a> {
 
 impl FileProgress {
     fn open(&self, path: &Path) -> Result<Arc<File>, WriteError> {
-        let mut open = lock(&self.open);
+        let mut open = pgtoll_system::lock(&self.open);
         if let Some(open) = &*open {
             return Ok(Arc::clone(open));
         }
@@ -533,11 +533,7 @@ fn take<'s>(
 
 /// `None` when all writers have ended.
 fn next_to_sync(of: &Mutex<Receiver<ToSync>>) -> Option<ToSync> {
-    lock(of).recv().ok()
-}
-
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
+    pgtoll_system::lock(of).recv().ok()
 }
 
 /// Syncs the directories of files, and another.

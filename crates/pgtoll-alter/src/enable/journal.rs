@@ -12,7 +12,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -111,7 +111,7 @@ impl EnableJournal {
         let found = file.metadata().map_err(WriteError::read(path))?;
         let line = self.line(path, &found);
         let line = format!("{:08x} {line}\n", checksum(&self.header, &line));
-        let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut end = pgtoll_system::lock(&self.end);
         let written = self.file.write_all_at(line.as_bytes(), end.at);
         written.map_err(write_error(&self.path))?;
         end.at += line.len() as u64;

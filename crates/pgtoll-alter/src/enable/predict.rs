@@ -11,7 +11,7 @@ use pgtoll_format::ControlFile;
 use super::pages::{Blocks, EnabledPages};
 use crate::WriteError;
 use pgtoll_datadir::RelationFile;
-use pgtoll_files::AlignedBuffer;
+use pgtoll_system::AlignedBuffer;
 
 /// What pages of a sample say of all.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

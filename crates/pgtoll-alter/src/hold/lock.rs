@@ -11,7 +11,7 @@ use nix::fcntl::{AtFlags, OFlag};
 use nix::sys::signal::kill;
 use nix::sys::stat::fstatat;
 use nix::unistd::{Pid, geteuid};
-use pgtoll_files::Draft;
+use pgtoll_system::Draft;
 
 use pgtoll_datadir::LOCK_BYTES_MAX;
 
@@ -41,7 +41,7 @@ impl LeftLock {
     /// the process that it names runs, or shared memory of it is in use.
     pub(super) fn find(data: &Path, owner: u32) -> Result<Option<Self>, WriteError> {
         let path = path(data);
-        let file = match pgtoll_files::open_unlinked(&path) {
+        let file = match pgtoll_system::open_unlinked(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) if is_no_file(&error) => return Err(WriteError::LockKind { path }),

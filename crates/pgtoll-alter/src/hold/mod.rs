@@ -213,7 +213,7 @@ fn control_path(data: &Path) -> PathBuf {
 fn read_control(data: &Path) -> Result<(Vec<u8>, ControlFile), WriteError> {
     let path = control_path(data);
     let mut bytes = Vec::new();
-    pgtoll_files::open(&path)
+    pgtoll_system::open(&path)
         .and_then(|file| file.take(CONTROL_FILE_BYTES as u64).read_to_end(&mut bytes))
         .map_err(WriteError::read(&path))?;
     let control = ControlFile::read(&bytes);

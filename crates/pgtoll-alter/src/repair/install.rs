@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
 use pgtoll_datadir::{RelationFileList, RelationFileName, relation_directories};
-use pgtoll_files::Draft;
 use pgtoll_format::{ControlFile, Lsn, PageHeader, Verdict, hex, unhex};
 use pgtoll_record::{EvidenceClass, RepairBlock};
+use pgtoll_system::Draft;
 use serde::{Deserialize, Serialize};
 
 use super::proof::page_verdict;
@@ -227,7 +227,7 @@ impl RepairUndo {
 
     /// Reads an undo file.
     pub fn load(path: &Path) -> Result<Self, RepairError> {
-        let bytes = pgtoll_files::read(path, UNDO_BYTES_MAX).map_err(WriteError::read(path))?;
+        let bytes = pgtoll_system::read(path, UNDO_BYTES_MAX).map_err(WriteError::read(path))?;
         Self::read(&bytes).ok_or_else(|| RepairError::NotRepairUndo { path: path.to_owned() })
     }
 

@@ -89,7 +89,7 @@ impl RedoPlan {
         };
         let start = layout.start_before(first, facts.wal.checkpoint_bytes as usize);
         let path = data.path.join("global/pg_control");
-        let bytes = pgtoll_files::read(&path, CONTROL_FILE_BYTES as u64)
+        let bytes = pgtoll_system::read(&path, CONTROL_FILE_BYTES as u64)
             .map_err(|error| RedoRefusal::ControlFile { path, error })?;
         let (control_bytes, checkpoint) = ControlFile::for_redo(&bytes, start, timeline)?;
         let target = RelationBlocks::of(data);
@@ -212,7 +212,7 @@ impl RedoPlan {
         let unreadable = |error: io::Error| BlockRefusal::Unreadable(error.to_string());
         let page = |fork: RelationFork, block: u32| {
             let (path, at) = self.place(directory, fork, block).ok_or(BlockRefusal::NoPlace)?;
-            let file = pgtoll_files::open_unlinked(&path).map_err(unreadable)?;
+            let file = pgtoll_system::open_unlinked(&path).map_err(unreadable)?;
             let mut page = vec![0; self.target.block_bytes()];
             file.read_exact_at(&mut page, at).map_err(unreadable)?;
             Ok(page)

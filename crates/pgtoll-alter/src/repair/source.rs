@@ -69,7 +69,7 @@ impl RelationBlocks {
         block: u32,
     ) -> io::Result<Option<(File, Vec<u8>)>> {
         let Some((path, at)) = self.place(fork, block) else { return Ok(None) };
-        let file = match pgtoll_files::open_unlinked(&path) {
+        let file = match pgtoll_system::open_unlinked(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
@@ -297,7 +297,7 @@ pub(super) fn foreign_control(of: &ControlFile, own: &ControlFile) -> Option<Sou
 /// Up to where a base backup has all changes, and its timeline.
 fn backup(data: &DataDirectory) -> Result<(Lsn, u32), SourceRefusal> {
     let path = data.path.join("backup_label");
-    let label = pgtoll_files::read_to_string(&path, LABEL_BYTES_MAX);
+    let label = pgtoll_system::read_to_string(&path, LABEL_BYTES_MAX);
     let label = label.map_err(SourceRefusal::NoLabel)?;
     let start = backup_label_start(&label).filter(|start| *start > Lsn(0));
     let start = start.ok_or(SourceRefusal::LabelWithoutBegin)?;

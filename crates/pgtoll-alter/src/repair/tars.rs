@@ -112,7 +112,7 @@ fn read_tar(
     found: &mut TarContents,
 ) -> io::Result<()> {
     let packing = Packing::of_tar(path).unwrap_or(Packing::Plain);
-    let file: File = pgtoll_files::open(path)?;
+    let file: File = pgtoll_system::open(path)?;
     let input: Box<dyn Read + Send> = Box::new(io::BufReader::with_capacity(READ_BYTES, file));
     let mut stream = TarStream::new(packing.open(input)?);
     let tablespace = tablespace(path);

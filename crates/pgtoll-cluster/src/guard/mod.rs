@@ -21,7 +21,7 @@ use std::time::Duration;
 
 pub use child::confine::Confinement;
 pub use child::guard_main;
-use pgtoll_interrupt::{Interrupt, Registered};
+use pgtoll_system::{Interrupt, Registered};
 pub use protocol::{Output, ProgramSignal, StopMode, Usage};
 use protocol::{Reply, Request, VersionAnswer};
 

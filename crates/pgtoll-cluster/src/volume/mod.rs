@@ -21,7 +21,7 @@ use nix::fcntl::OFlag;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::geteuid;
-use pgtoll_interrupt::{Interrupt, Registered};
+use pgtoll_system::{Interrupt, Registered};
 
 pub use keeper::keeper_main;
 pub(crate) use keeper::wait_for_unmount;

@@ -210,7 +210,7 @@ impl<'a> Reader<'a> {
     /// The directory's map; an empty one where it cannot be read.
     fn map(&mut self, directory: &Path) -> RelationMap {
         let bytes =
-            pgtoll_files::open(&directory.join(MAP)).and_then(|file| begin(&file, MAP_BYTES_MAX));
+            pgtoll_system::open(&directory.join(MAP)).and_then(|file| begin(&file, MAP_BYTES_MAX));
         let map = bytes.ok().and_then(|bytes| RelationMap::read(&bytes, &self.facts.catalog).ok());
         map.unwrap_or_else(|| {
             self.names.unread.maps += 1;
@@ -226,7 +226,7 @@ impl<'a> Reader<'a> {
         for number in 0_u32.. {
             let path =
                 if number == 0 { first.clone() } else { first.with_extension(number.to_string()) };
-            match pgtoll_files::open(&path) {
+            match pgtoll_system::open(&path) {
                 Ok(file) => self.rows_of_file(&file, read, &mut rows),
                 Err(error) if number > 0 && error.kind() == io::ErrorKind::NotFound => break,
                 Err(_) => {
@@ -320,7 +320,7 @@ fn place(
 pub(super) fn control_file(path: &Path) -> Result<ControlFile, DatadirError> {
     let mut read = Err(ControlError::Crc);
     for _ in 0..CONTROL_READS {
-        let bytes = pgtoll_files::open(path).and_then(|file| begin(&file, CONTROL_BYTES_MAX));
+        let bytes = pgtoll_system::open(path).and_then(|file| begin(&file, CONTROL_BYTES_MAX));
         let bytes = bytes.map_err(|source| DatadirError::Read { path: path.to_owned(), source })?;
         read = ControlFile::read(&bytes);
         // A running server may have written it meanwhile.
@@ -347,7 +347,7 @@ pub(crate) fn major(
 }
 
 fn version(data: &Path) -> Option<u32> {
-    let bytes = pgtoll_files::open(&data.join("PG_VERSION"))
+    let bytes = pgtoll_system::open(&data.join("PG_VERSION"))
         .and_then(|file| begin(&file, VERSION_BYTES_MAX));
     String::from_utf8(bytes.ok()?).ok()?.trim().parse().ok()
 }

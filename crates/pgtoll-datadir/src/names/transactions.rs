@@ -115,8 +115,8 @@ impl Pages {
     fn read_page(&self, number: u64) -> io::Result<Vec<u8>> {
         let file = number / self.file_blocks;
         // The members of multixacts have longer names in 19.
-        let file = pgtoll_files::open(&self.directory.join(format!("{file:04X}")))
-            .or_else(|_| pgtoll_files::open(&self.directory.join(format!("{file:015X}"))))?;
+        let file = pgtoll_system::open(&self.directory.join(format!("{file:04X}")))
+            .or_else(|_| pgtoll_system::open(&self.directory.join(format!("{file:015X}"))))?;
         let mut page = vec![0; self.block_bytes];
         file.read_exact_at(&mut page, number % self.file_blocks * self.block_bytes as u64)?;
         Ok(page)

@@ -248,7 +248,7 @@ const WORDS_MAX: usize = 500;
 mod tests {
     use std::os::unix::fs::symlink;
 
-    use pgtoll_interrupt::Interrupt;
+    use pgtoll_system::Interrupt;
     use sha1::{Digest as _, Sha1};
 
     use super::*;

@@ -17,7 +17,7 @@ pub(super) struct StoredFiles {
 impl StoredFiles {
     /// A file's bytes from its first on, unpacked.
     pub(super) fn open(&self, place: &PgBackRestPlace) -> io::Result<Box<dyn Read + Send>> {
-        let mut file = pgtoll_files::open_unlinked(&self.stanza.join(&place.key))?;
+        let mut file = pgtoll_system::open_unlinked(&self.stanza.join(&place.key))?;
         file.seek(SeekFrom::Start(place.offset))?;
         let packed: Box<dyn Read + Send> = match place.bytes {
             Some(bytes) => Box::new(file.take(bytes)),

@@ -4,8 +4,8 @@ use std::io::{self, Read, Write as _};
 use std::path::{Path, PathBuf};
 
 use pgtoll_format::hex;
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::DrillFinding;
+use pgtoll_system::Interrupt;
 use sha1::{Digest as _, Sha1};
 
 use super::{Destination, FINDINGS_MAX, ListedFile, RepositorySurvey, finding};

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pgtoll_interrupt::Interrupt;
+use pgtoll_system::Interrupt;
 
 /// How many bytes were read of several files together.
 #[derive(Clone, Debug, Default)]

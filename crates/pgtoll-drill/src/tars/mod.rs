@@ -14,7 +14,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use pgtoll_interrupt::Interrupt;
+use pgtoll_system::Interrupt;
 use pgtoll_wal::{Packing, TarStream};
 
 pub(crate) use self::members::{Placement, Sorters};
@@ -198,7 +198,7 @@ impl PackedTar {
     }
 
     fn file(&self) -> Result<File, DrillError> {
-        pgtoll_files::open(&self.path).map_err(DrillError::read(&self.path))
+        pgtoll_system::open(&self.path).map_err(DrillError::read(&self.path))
     }
 }
 

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use pgtoll_datadir::DatadirError;
 use pgtoll_format::{CONTROL_FILE_BYTES, ControlFile, MAJORS};
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{DrillCheck, DrillFinding};
+use pgtoll_system::Interrupt;
 use pgtoll_wal::{Packing, TarError, TarMember, TarStream};
 
 use super::members::{MemberSorter, Placement, Sorters};

@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write as _};
 use std::path::Path;
 
-use pgtoll_interrupt::Interrupt;
+use pgtoll_system::Interrupt;
 use pgtoll_wal::{TarError, TarStream};
 
 use super::members::{MemberSorter, Placement, Sorters};
@@ -77,7 +77,7 @@ impl TarSurvey {
         make_places(directory, self.tablespaces(), writer)?;
         if let Some(manifest) = &self.files.manifest {
             let path = directory.join("data/backup_manifest");
-            let mut from = pgtoll_files::open(manifest).map_err(DrillError::read(manifest))?;
+            let mut from = pgtoll_system::open(manifest).map_err(DrillError::read(manifest))?;
             let mut copy = writer.new_file(&path).map_err(DrillError::write(&path))?;
             io::copy(&mut from, &mut copy).map_err(DrillError::write(&path))?;
         }

@@ -6,8 +6,8 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use pgtoll_cluster::Guard;
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{BalanceDeath, BalanceRecord};
+use pgtoll_system::Interrupt;
 
 use super::BalanceContext;
 use super::error::BalanceError;
@@ -97,7 +97,7 @@ fn kill_and_start(
         let states = match set.states() {
             Ok(states) => states,
             // The session was led to the dead standby.
-            Err(error) => return Ok(Err(crate::error_words(&error))),
+            Err(error) => return Ok(Err(pgtoll_system::error_chain(&error))),
         };
         let is_down = states.last().is_some_and(|state| state.starts_with("down"));
         Ok(if is_down { Ok(()) } else { Err(states.join(", ")) })

@@ -1,7 +1,7 @@
 //! Why a balanced set could not be built, or a part of it not be done.
 
 use pgtoll_cluster::ClusterError;
-use pgtoll_load::{LoadError, ScriptError};
+use pgtoll_workload::{LoadError, ScriptError};
 
 /// Why a balanced set could not be built, or a part of it not be done.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +42,7 @@ pub enum BalanceError {
     Thread,
     /// A signal came.
     #[error(transparent)]
-    Interrupted(#[from] pgtoll_interrupt::Interrupted),
+    Interrupted(#[from] pgtoll_system::Interrupted),
 }
 
 impl BalanceError {

@@ -13,8 +13,8 @@ mod throughput;
 use std::time::Duration;
 
 use pgtoll_cluster::{Guard, Installation, Pgpool};
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{BALANCE_SCHEMA, BalanceDesign, BalanceRecord, Host, Provenance};
+use pgtoll_system::Interrupt;
 
 pub use self::error::BalanceError;
 use self::set::BalancedSet;
@@ -116,7 +116,7 @@ pub fn balance(
         let done = part(&mut context, &mut record);
         // What follows from a signal is not the news.
         if let Err(error) = interrupt.check().map_err(BalanceError::from).and(done) {
-            record.ended = Some(format!("{name}: {}", crate::error_words(&error)));
+            record.ended = Some(format!("{name}: {}", pgtoll_system::error_chain(&error)));
             return Ok(record);
         }
         on_part(&record, name);

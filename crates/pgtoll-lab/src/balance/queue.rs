@@ -59,5 +59,5 @@ fn be_served(set: &BalancedSet, served: &AtomicU64) -> Result<(), String> {
         connection.close();
         Ok(())
     };
-    ask().map_err(|error: pgtoll_wire::Error| crate::error_words(&error))
+    ask().map_err(|error: pgtoll_wire::Error| pgtoll_system::error_chain(&error))
 }

@@ -222,7 +222,7 @@ fn answer(
         connection.close();
         Ok(node)
     };
-    Ok(attempt().map_err(|error| crate::error_words(&error)))
+    Ok(attempt().map_err(|error| pgtoll_system::error_chain(&error)))
 }
 
 fn answer_of_psql(
@@ -242,7 +242,7 @@ fn answer_of_psql(
         // `COPY FROM` answers nothing, and no standby does it.
         Ok(output) if output.tail.trim().is_empty() => Ok(Ok(PRIMARY.to_owned())),
         Ok(output) => Ok(Ok(output.tail.trim().to_owned())),
-        Err(error @ ClusterError::Program { .. }) => Ok(Err(crate::error_words(&error))),
+        Err(error @ ClusterError::Program { .. }) => Ok(Err(pgtoll_system::error_chain(&error))),
         Err(error) => Err(error.into()),
     }
 }

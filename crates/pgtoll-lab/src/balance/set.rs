@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use pgtoll_cluster::{Cluster, Guard, Installation, Pgpool, PgpoolNode, RunningPgpool};
-use pgtoll_interrupt::Interrupt;
 pub(super) use pgtoll_record::BALANCE_PRIMARY as PRIMARY;
+use pgtoll_system::Interrupt;
 use pgtoll_wire::Connection;
 
 use super::error::BalanceError;
@@ -91,7 +91,7 @@ impl BalancedSet {
             let states = match self.states() {
                 Ok(states) => states,
                 // It does not listen yet, or not lead to servers.
-                Err(error) => return Ok(Err(crate::error_words(&error))),
+                Err(error) => return Ok(Err(pgtoll_system::error_chain(&error))),
             };
             let expected = ["up primary", "up standby", "up standby"];
             Ok(if states == expected { Ok(()) } else { Err(states.join(", ")) })

@@ -1,9 +1,9 @@
 //! Reads through the balancer beside reads that go to the standbys without it.
 
-use pgtoll_load::{Crowd, Mix, Script, Until};
 use pgtoll_record::{BalanceRecord, BalanceThroughput, Interval, Latencies};
 use pgtoll_stats::{mean, sample_sd, t_quantile};
 use pgtoll_wire::Connection;
+use pgtoll_workload::{Crowd, Mix, Script, Until};
 
 use super::BalanceContext;
 use super::error::BalanceError;

@@ -1,8 +1,8 @@
 //! What the steps have in common.
 
 use pgtoll_cluster::Guard;
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::ForeignScan;
+use pgtoll_system::Interrupt;
 
 use super::servers::BridgeServers;
 

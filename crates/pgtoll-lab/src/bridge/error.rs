@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use pgtoll_cluster::ClusterError;
-use pgtoll_load::{LoadError, ScriptError};
+use pgtoll_workload::{LoadError, ScriptError};
 
 /// Why a bridge could not be built, or a step of it not be done.
 #[derive(Debug, thiserror::Error)]
@@ -66,7 +66,7 @@ pub enum BridgeError {
     Plan(String),
     /// A signal came.
     #[error(transparent)]
-    Interrupted(#[from] pgtoll_interrupt::Interrupted),
+    Interrupted(#[from] pgtoll_system::Interrupted),
 }
 
 impl BridgeError {

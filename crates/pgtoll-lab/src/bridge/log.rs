@@ -224,7 +224,7 @@ fn error_words(error: &ErrorResponse) -> String {
 }
 
 fn no_answer(error: &BridgeError) -> String {
-    format!("no answer: {}", crate::error_words(error))
+    format!("no answer: {}", pgtoll_system::error_chain(error))
 }
 
 /// `1 row`, `2 rows`.

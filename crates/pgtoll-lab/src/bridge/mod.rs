@@ -15,8 +15,8 @@ mod torn;
 mod writes;
 
 use pgtoll_cluster::{Guard, Installation, Redis};
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{BRIDGE_SCHEMA, BridgeRecord, Host, Provenance};
+use pgtoll_system::Interrupt;
 
 use self::context::BridgeContext;
 pub use self::error::BridgeError;
@@ -185,7 +185,8 @@ pub fn bridge(
         record.steps.push(log.end(done.is_ok()));
         record.scans.clone_from(&context.scans);
         if let Err(error) = done {
-            record.ended = Some(format!("step {}: {}", words[0], crate::error_words(&error)));
+            record.ended =
+                Some(format!("step {}: {}", words[0], pgtoll_system::error_chain(&error)));
             return Ok(record);
         }
         on_step(&record);

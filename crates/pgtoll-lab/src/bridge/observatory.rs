@@ -4,9 +4,9 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use pgtoll_load::{Crowd, Mix, Script, Until};
 use pgtoll_record::CSV_COLUMNS;
 use pgtoll_wire::Row;
+use pgtoll_workload::{Crowd, Mix, Script, Until};
 
 use super::context::BridgeContext;
 use super::error::BridgeError;

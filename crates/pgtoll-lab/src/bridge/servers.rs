@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use pgtoll_cluster::{Cluster, Guard, Installation, Redis, RunningRedis};
-use pgtoll_interrupt::Interrupt;
+use pgtoll_system::Interrupt;
 
 use super::error::BridgeError;
 use super::log::RecordedSession;

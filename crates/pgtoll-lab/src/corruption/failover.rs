@@ -2,7 +2,7 @@
 //! verified, the old primary is stopped, the standby promoted.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,9 +10,10 @@ use pgtoll_cluster::{Cluster, Guard, RunningPgbouncer, StopMode};
 use pgtoll_record::{ClientTimeline, CorruptionFailover, JudgeRecord, JudgedEvent, RowState};
 use pgtoll_wire::Connection;
 
-use super::pair::{DamagedPair, lock, row_state};
+use super::pair::{DamagedPair, row_state};
 use super::{CorruptionError, LabContext};
-use crate::{JudgeFault, JudgeFaultEnd, JudgePlan, error_words, judge};
+use crate::{JudgeFault, JudgeFaultEnd, JudgePlan, judge};
+use pgtoll_system::error_chain;
 
 /// Between two looks of the watcher.
 pub(super) const POLL: Duration = Duration::from_millis(100);
@@ -39,7 +40,7 @@ pub(super) fn fail_over(
     let fault = fault(context, &pair, &switched, after_look);
     let provenance = context.provenance.clone();
     let judged = judge(&plan, Some(fault), provenance, context.interrupt, &mut |_| {})?;
-    let taken = switched.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let taken = pgtoll_system::lock(&switched).take();
     let switch = taken.ok_or_else(|| {
         CorruptionError::Unexpected("the failover was not over in time".to_owned())
     })??;
@@ -68,11 +69,11 @@ fn fault(
                 Ok(_) => JudgeFaultEnd::done("the standby was promoted"),
                 Err(error) => JudgeFaultEnd {
                     success: false,
-                    status: error_words(error),
+                    status: error_chain(error),
                     output: String::new(),
                 },
             };
-            *switched.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+            *pgtoll_system::lock(&switched) = Some(outcome);
             end
         }),
     }
@@ -112,12 +113,12 @@ impl Way<'_> {
         verify(&mut connection, text)?;
         let verified = met.elapsed();
         let paused = self.console("PAUSE postgres")?.map(|()| met.elapsed());
-        primary.stop(&mut lock(self.guard), StopMode::Fast)?;
+        primary.stop(&mut pgtoll_system::lock(self.guard), StopMode::Fast)?;
         let stopped = met.elapsed();
         standby.promote()?;
         if let Some(pooler) = self.pooler {
             let databases = pooler.databases(standby.directory())?;
-            lock(self.guard).write(&pooler.databases_file(), databases)?;
+            pgtoll_system::lock(self.guard).write(&pooler.databases_file(), databases)?;
         }
         self.console("RELOAD")?;
         self.console("RESUME postgres")?;

@@ -10,14 +10,13 @@ use std::time::Duration;
 
 use pgtoll_alter::CorruptError;
 use pgtoll_cluster::{Cluster, ClusterError, Guard, Installation, Pgbouncer, StopMode};
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{
     CORRUPTION_SCHEMA, CorruptionDesign, CorruptionFailover, CorruptionRecord, DamageSpread, Host,
     Provenance,
 };
+use pgtoll_system::Interrupt;
 
 use self::failover::fail_over;
-use self::pair::lock;
 use self::spread::damage_spread;
 use crate::{ExchangeSite, JudgeError};
 
@@ -74,7 +73,7 @@ pub enum CorruptionError {
     Unexpected(String),
     /// A signal came.
     #[error(transparent)]
-    Interrupted(#[from] pgtoll_interrupt::Interrupted),
+    Interrupted(#[from] pgtoll_system::Interrupted),
 }
 
 /// What was done just now.
@@ -118,7 +117,7 @@ pub fn corruption(
     let context = LabContext { plan, guard: &guard, interrupt, provenance };
     match run_all(&context, installation, &mut record, on_progress) {
         Ok(()) => record.complete = true,
-        Err(error) => record.ended = Some(crate::error_words(&error)),
+        Err(error) => record.ended = Some(pgtoll_system::error_chain(&error)),
     }
     Ok(record)
 }
@@ -184,7 +183,7 @@ fn run_all(
         if is_spread_done && missing.is_empty() {
             continue;
         }
-        let template = template(installation, &mut lock(context.guard), checksums)?;
+        let template = template(installation, &mut pgtoll_system::lock(context.guard), checksums)?;
         if !is_spread_done {
             let spread = damage_spread(context, &template, checksums)?;
             record.spread.push(spread.clone());
@@ -196,7 +195,7 @@ fn run_all(
             record.failovers.push(failover.clone());
             on_progress(CorruptionProgress::Failover(&failover), record);
         }
-        template.remove(&mut lock(context.guard))?;
+        template.remove(&mut pgtoll_system::lock(context.guard))?;
     }
     Ok(())
 }

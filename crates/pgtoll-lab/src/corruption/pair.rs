@@ -1,20 +1,16 @@
 //! A primary with a damaged page, and its standby.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pgtoll_alter::{ByteChange, DamagePlan, UNDO_SCHEMA};
-use pgtoll_cluster::{Cluster, Guard, Pgbouncer, RunningPgbouncer, StopMode};
+use pgtoll_cluster::{Cluster, Pgbouncer, RunningPgbouncer, StopMode};
 use pgtoll_format::hex;
 use pgtoll_record::RowState;
 use pgtoll_wire::{Connection, Dsn};
 
 use super::{CorruptionError, LabContext};
-
-pub(super) fn lock(guard: &Mutex<Guard>) -> MutexGuard<'_, Guard> {
-    guard.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A primary with a damaged page that it has not read since, and its standby.
 pub(super) struct DamagedPair {
@@ -39,7 +35,7 @@ impl DamagedPair {
         context: &LabContext<'_>,
         template: &Cluster,
     ) -> Result<Self, CorruptionError> {
-        let mut guard = lock(context.guard);
+        let mut guard = pgtoll_system::lock(context.guard);
         let primary = template.copy(&mut guard, "primary")?;
         primary.start(&mut guard)?;
         let standby = primary.standby(&mut guard, "standby", primary.directory())?;
@@ -120,7 +116,7 @@ impl DamagedPair {
         context: &LabContext<'_>,
         primary_runs: bool,
     ) -> Result<(), CorruptionError> {
-        let mut guard = lock(context.guard);
+        let mut guard = pgtoll_system::lock(context.guard);
         if let Some(pooler) = &self.pooler {
             pooler.remove(&mut guard)?;
         }
@@ -177,7 +173,7 @@ impl DamageTarget {
     /// Changes the first bytes of the text in the file, and nothing else of the page.
     fn damage(&self) -> Result<(), CorruptionError> {
         let read = |source| CorruptionError::Read { path: self.file.display().to_string(), source };
-        let bytes = pgtoll_files::read(&self.file, FILE_BYTES_MAX).map_err(read)?;
+        let bytes = pgtoll_system::read(&self.file, FILE_BYTES_MAX).map_err(read)?;
         let page = usize::try_from(BLOCK * self.block_bytes).unwrap_or(usize::MAX);
         let rest = bytes.get(page..).unwrap_or_default();
         let text = self.text.as_bytes();

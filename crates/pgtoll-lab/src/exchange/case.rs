@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pgtoll_cluster::{Cluster, ClusterError, Guard, ServerProcesses, StopMode};
-use pgtoll_interrupt::Interrupt;
-use pgtoll_load::{Crowd, Mix, Script, Until};
 use pgtoll_record::{
     ExchangeCase, Interval, JudgeRecord, Latencies, Provenance, SynchronousCommit,
 };
 use pgtoll_stats::{mean, sample_sd, t_quantile};
+use pgtoll_system::Interrupt;
 use pgtoll_wire::Dsn;
+use pgtoll_workload::{Crowd, Mix, Script, Until};
 
 use super::{ExchangeError, ExchangePlan};
 use crate::link::{Link, LinkDelay, LinkState};
@@ -28,10 +28,6 @@ pub(super) struct CaseContext<'a> {
     pub(super) settings: BTreeMap<String, String>,
 }
 
-pub(super) fn lock(guard: &Mutex<Guard>) -> MutexGuard<'_, Guard> {
-    guard.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Runs a case, and removes its servers.
 pub(super) fn run_case(
     context: &CaseContext<'_>,
@@ -43,7 +39,7 @@ pub(super) fn run_case(
     let load = pair.load(context.plan, commit)?;
     let rate = (load.transactions_per_second.estimate * JUDGED_SHARE).max(1.0);
     let judged = pair.judge(context, commit, rate)?;
-    pair.remove(&mut lock(context.guard))?;
+    pair.remove(&mut pgtoll_system::lock(context.guard))?;
     let verdict = judged.verdict.as_ref();
     let impossible = verdict
         .map(|verdict| verdict.ghosts.count + verdict.phantoms.count + verdict.duplicates.count);
@@ -94,7 +90,7 @@ struct Pair {
 
 impl Pair {
     fn start(context: &CaseContext<'_>, delay: Duration) -> Result<Self, ExchangeError> {
-        let mut guard = lock(context.guard);
+        let mut guard = pgtoll_system::lock(context.guard);
         let primary = context.template.copy(&mut guard, "primary")?;
         let names = ("synchronous_standby_names".to_owned(), STANDBY.to_owned());
         let own = context.settings.iter().map(|(name, value)| (name.clone(), value.clone()));
@@ -247,7 +243,7 @@ fn host_dies(
     let processes = ServerProcesses::of(postmaster)?;
     processes.suspend()?;
     link.set_state(LinkState::Cut);
-    primary.kill(&mut lock(guard))?;
+    primary.kill(&mut pgtoll_system::lock(guard))?;
     standby.promote()
 }
 

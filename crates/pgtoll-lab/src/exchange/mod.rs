@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pgtoll_cluster::{Cluster, ClusterError, Guard, Installation, StopMode};
-use pgtoll_interrupt::Interrupt;
-use pgtoll_load::{LoadError, ScriptError};
 use pgtoll_record::{
     EXCHANGE_SCHEMA, ExchangeCase, ExchangeDesign, ExchangeRecord, Host, Provenance,
     SynchronousCommit,
 };
 use pgtoll_stats::BalancedOrders;
+use pgtoll_system::Interrupt;
+use pgtoll_workload::{LoadError, ScriptError};
 
 use self::case::{CaseContext, run_case};
 use crate::JudgeError;
@@ -84,7 +84,7 @@ pub enum ExchangeError {
     },
     /// A signal came.
     #[error(transparent)]
-    Interrupted(#[from] pgtoll_interrupt::Interrupted),
+    Interrupted(#[from] pgtoll_system::Interrupted),
 }
 
 /// Runs all cases, in orders that balance what changes over time. `on_case` is told of each when it
@@ -117,7 +117,7 @@ pub fn exchange(
     });
     match outcome {
         Ok(()) => record.complete = true,
-        Err(error) => record.ended = Some(crate::error_words(&error)),
+        Err(error) => record.ended = Some(pgtoll_system::error_chain(&error)),
     }
     record
 }
@@ -130,7 +130,7 @@ fn run_all(
     provenance: &Provenance,
     on_case: &mut dyn FnMut(&ExchangeCase, usize),
 ) -> Result<(), ExchangeError> {
-    let template = template(installation, &mut case::lock(guard))?;
+    let template = template(installation, &mut pgtoll_system::lock(guard))?;
     let kinds: Vec<(SynchronousCommit, Duration)> = plan
         .delays
         .iter()

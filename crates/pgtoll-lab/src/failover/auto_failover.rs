@@ -8,7 +8,7 @@ use pgtoll_cluster::{AutoFailover, AutoFailoverSettings, Cluster, EngineDaemon, 
 use pgtoll_record::{FailoverDetector, FailoverFault, FailoverRun, JudgedEvent};
 use pgtoll_wire::{Connection, Dsn};
 
-use super::context::{NODES, RunContext, lock};
+use super::context::{NODES, RunContext};
 use super::error::FailoverError;
 use super::managed::{
     ManagedPair, begin_network, in_order, promoted_at, seconds_after, wait_for_primary,
@@ -84,7 +84,7 @@ impl AutoFailoverTopology {
         detector: FailoverDetector,
     ) -> Result<Self, FailoverError> {
         let (interrupt, synchronous) = (context.interrupt, context.plan.synchronous);
-        let mut guard = lock(context.guard);
+        let mut guard = pgtoll_system::lock(context.guard);
         let network = begin_network(&mut guard, fault, &[MONITOR, HOSTS[0], HOSTS[1]], interrupt)?;
         let cluster = Cluster::empty(&mut guard, context.installation, MONITOR_NAME)?;
         let daemon = program.monitor(&mut guard, &network, &cluster, MONITOR)?;
@@ -93,7 +93,7 @@ impl AutoFailoverTopology {
         monitor.daemon.start(&mut guard)?;
         until("the monitor did not start", interrupt, || {
             monitor.daemon.check(&mut guard)?;
-            Ok(monitor.connect().err().map(|error| crate::error_words(&error)))
+            Ok(monitor.connect().err().map(|error| pgtoll_system::error_chain(&error)))
         })?;
         monitor.configure(detector)?;
         let primary = context.template.copy(&mut guard, NODES[0])?;
@@ -222,12 +222,12 @@ impl Topology for AutoFailoverTopology {
 
     fn exchange_roles(&mut self, context: &RunContext<'_>) -> Result<(), FailoverError> {
         self.pair.exchange_roles(context.interrupt)?;
-        self.monitor.wait_for_states(&mut lock(&self.pair.guard), context)
+        self.monitor.wait_for_states(&mut pgtoll_system::lock(&self.pair.guard), context)
     }
 
     fn remove(self: Box<Self>) -> Result<(), FailoverError> {
         let guard = self.pair.guard.clone();
-        let mut guard = lock(&guard);
+        let mut guard = pgtoll_system::lock(&guard);
         self.monitor.remove(&mut guard)?;
         self.pair.remove(&mut guard)
     }

@@ -1,11 +1,11 @@
 //! What all runs share.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use pgtoll_cluster::{Cluster, Guard, Installation, VolumeMaker};
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::Provenance;
+use pgtoll_system::Interrupt;
 
 use super::{EnginePrograms, FailoverPlan, VerifyPages};
 
@@ -33,8 +33,4 @@ pub(super) struct RunContext<'a> {
     pub(super) settings: BTreeMap<String, String>,
     pub(super) verify: VerifyPages,
     pub(super) volumes: Option<&'a VolumeMaker>,
-}
-
-pub(super) fn lock(guard: &Mutex<Guard>) -> MutexGuard<'_, Guard> {
-    guard.lock().unwrap_or_else(PoisonError::into_inner)
 }

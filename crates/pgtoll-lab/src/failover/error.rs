@@ -59,5 +59,5 @@ pub enum FailoverError {
     },
     /// A signal came.
     #[error(transparent)]
-    Interrupted(#[from] pgtoll_interrupt::Interrupted),
+    Interrupted(#[from] pgtoll_system::Interrupted),
 }

@@ -8,10 +8,10 @@ use pgtoll_cluster::{
     Cluster, ClusterError, Guard, ProgramSignal, RunningPgbouncer, ServerProcesses, StopMode,
     Volume,
 };
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::FailoverFault;
+use pgtoll_system::Interrupt;
 
-use super::context::{DATABASE, lock};
+use super::context::DATABASE;
 use super::error::FailoverError;
 use super::servers::{LIMIT, PAUSE, postmaster, until_within};
 use super::site::{FaultSite, Handover, Response};
@@ -132,7 +132,7 @@ impl FaultAction {
         if let (Some(abandoned), Some(daemon)) = (&site.abandoned, daemon) {
             abandoned.add(daemon);
         }
-        let mut guard = lock(&site.guard);
+        let mut guard = pgtoll_system::lock(&site.guard);
         for program in pooler.map(RunningPgbouncer::name).into_iter().chain(daemon) {
             guard.signal(program, ProgramSignal::Stop)?;
         }
@@ -189,7 +189,7 @@ impl FaultAction {
     fn hang_receiver(&self) -> Result<(), FailoverError> {
         let site = &self.site;
         let Some(receiver) = &site.receiver else { return Err(FailoverError::NoReceiver) };
-        lock(&site.guard).signal(receiver, ProgramSignal::Stop)?;
+        pgtoll_system::lock(&site.guard).signal(receiver, ProgramSignal::Stop)?;
         let mut connection = site.primary.connect("postgres")?;
         connection.execute(
             "SELECT pg_logical_emit_message(false, 'pgtoll', repeat('x', 16 * 1024 * 1024))",
@@ -203,7 +203,7 @@ impl FaultAction {
         if site.is_managed {
             ServerProcesses::of(site.postmaster)?.kill_postmaster()?;
         } else {
-            site.primary.kill_postmaster(&mut lock(&site.guard))?;
+            site.primary.kill_postmaster(&mut pgtoll_system::lock(&site.guard))?;
         }
         Ok(())
     }
@@ -214,7 +214,7 @@ impl FaultAction {
             link.set_state(state);
         }
         let Some((network, cut)) = &site.cut.network else { return Ok(()) };
-        let mut guard = lock(&site.guard);
+        let mut guard = pgtoll_system::lock(&site.guard);
         match state {
             LinkState::Open => network.heal(&mut guard, *cut)?,
             LinkState::Silent | LinkState::Cut => network.cut(&mut guard, *cut)?,
@@ -239,7 +239,7 @@ impl FaultAction {
     fn freeze(&self) -> Result<&'static str, FailoverError> {
         let site = &self.site;
         let processes = ServerProcesses::of(site.postmaster)?;
-        self.signal_programs(&mut lock(&site.guard), ProgramSignal::Stop)?;
+        self.signal_programs(&mut pgtoll_system::lock(&site.guard), ProgramSignal::Stop)?;
         processes.suspend()?;
         if let Response::Hook(script) = &site.response {
             self.call_hook(script, &[])?;
@@ -250,7 +250,7 @@ impl FaultAction {
             self.wait_for_promotion().map(|()| "thawed after the promotion")
         };
         processes.resume()?;
-        self.signal_programs(&mut lock(&site.guard), ProgramSignal::Continue)?;
+        self.signal_programs(&mut pgtoll_system::lock(&site.guard), ProgramSignal::Continue)?;
         self.note_hand();
         promoted
     }
@@ -344,12 +344,14 @@ impl FaultAction {
                     console.execute(&format!("PAUSE {DATABASE}"))?;
                     console.close();
                 }
-                self.site.primary.stop(&mut lock(&self.site.guard), StopMode::Fast)?;
+                self.site
+                    .primary
+                    .stop(&mut pgtoll_system::lock(&self.site.guard), StopMode::Fast)?;
                 self.call_hook(hook, &[HANDOVER])?;
             }
             Handover::Command { program, arguments } => {
                 let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-                lock(&self.site.guard).run(program, &arguments)?;
+                pgtoll_system::lock(&self.site.guard).run(program, &arguments)?;
             }
             Handover::Nobody => return Err(FailoverError::NoHandover),
         }
@@ -359,7 +361,7 @@ impl FaultAction {
     /// What repmgrd does when it has noticed.
     pub(super) fn call_hook(&self, script: &Path, arguments: &[&str]) -> Result<(), FailoverError> {
         let script = script.to_string_lossy();
-        let mut guard = lock(&self.site.guard);
+        let mut guard = pgtoll_system::lock(&self.site.guard);
         guard.run(Path::new("/bin/sh"), &[&[&*script], arguments].concat())?;
         Ok(())
     }

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use pgtoll_cluster::{Cluster, EngineDaemon, Guard, PrivateNetwork};
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{FailoverFault, JudgedEvent};
+use pgtoll_system::Interrupt;
 
-use super::context::{RunContext, lock};
+use super::context::RunContext;
 use super::error::FailoverError;
 use super::partition::is_cut;
 use super::rejoin_steps::{RejoinSteps, STREAMING};
@@ -88,7 +88,7 @@ impl ManagedPair {
         interrupt: &Interrupt,
         steps: &mut RejoinSteps,
     ) -> Result<(), FailoverError> {
-        if self.daemons[0].start_ended(&mut lock(&self.guard))? {
+        if self.daemons[0].start_ended(&mut pgtoll_system::lock(&self.guard))? {
             steps.done("start");
         }
         wait_for_standby(&self.standby, &self.standby_names[0], self.is_synchronous, interrupt)?;
@@ -98,7 +98,7 @@ impl ManagedPair {
 
     /// The standby is the primary from now on, and the old primary, which was stopped, its standby.
     pub(super) fn exchange_roles(&mut self, interrupt: &Interrupt) -> Result<(), FailoverError> {
-        self.daemons[0].start(&mut lock(&self.guard))?;
+        self.daemons[0].start(&mut pgtoll_system::lock(&self.guard))?;
         std::mem::swap(&mut self.primary, &mut self.standby);
         self.daemons.reverse();
         self.standby_names.reverse();
@@ -135,7 +135,7 @@ impl TopologyPair for ManagedPair {
         interrupt: &Interrupt,
         steps: &mut RejoinSteps,
     ) -> Result<(), FailoverError> {
-        self.daemons[1].start_ended(&mut lock(&self.guard))?;
+        self.daemons[1].start_ended(&mut pgtoll_system::lock(&self.guard))?;
         steps.done("start");
         wait_for_standby(&self.primary, &self.standby_names[1], self.is_synchronous, interrupt)?;
         steps.done(STREAMING);
@@ -144,7 +144,7 @@ impl TopologyPair for ManagedPair {
 
     /// Its daemon, too.
     fn stop_old_primary(&self) -> Result<(), FailoverError> {
-        self.daemons[0].stop(&mut lock(&self.guard))?;
+        self.daemons[0].stop(&mut pgtoll_system::lock(&self.guard))?;
         Ok(())
     }
 }
@@ -181,7 +181,7 @@ pub(super) fn wait_for_primary(
         daemon.check(guard)?;
         let mut connection = match server.connect("postgres") {
             Ok(connection) => connection,
-            Err(error) => return Ok(Some(crate::error_words(&error))),
+            Err(error) => return Ok(Some(pgtoll_system::error_chain(&error))),
         };
         let row = connection.query_one("SELECT pg_is_in_recovery() AS standby")?;
         let is_standby = row.text("standby")? == "t";

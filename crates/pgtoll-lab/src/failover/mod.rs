@@ -32,14 +32,14 @@ use pgtoll_cluster::{
     AutoFailover, Cluster, ClusterError, Etcd, Guard, Haproxy, Installation, Patroni, Pgbouncer,
     PrivateNetwork, Repmgr, StopMode, VolumeMaker,
 };
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{
     FAILOVER_SCHEMA, FailoverDesign, FailoverDetector, FailoverEngine, FailoverFault,
     FailoverRecord, FailoverRun, Host, Provenance, SkippedFault,
 };
+use pgtoll_system::Interrupt;
 
 use self::case::FailoverCase;
-use self::context::{DATABASE, NODES, RunContext, lock};
+use self::context::{DATABASE, NODES, RunContext};
 use self::engines::{ends_within, look_interval, notes, obstacle, patience_s, topologies};
 pub use self::error::FailoverError;
 use self::partition::is_cut;
@@ -307,7 +307,8 @@ pub fn failover(
     let guard = Arc::new(Mutex::new(guard));
     let prepared = prepare(plan, installation, &programs, &guard, &mut record);
     let outcome = prepared.and_then(|template| {
-        let template_of_witness = || repmgr::witness_template(installation, &mut lock(&guard));
+        let template_of_witness =
+            || repmgr::witness_template(installation, &mut pgtoll_system::lock(&guard));
         let witness = plan.witness.then(template_of_witness);
         let witness = witness.transpose()?;
         let context = RunContext {
@@ -327,7 +328,7 @@ pub fn failover(
     });
     match outcome {
         Ok(()) => record.complete = true,
-        Err(error) => record.ended = Some(crate::error_words(&error)),
+        Err(error) => record.ended = Some(pgtoll_system::error_chain(&error)),
     }
     Ok(record)
 }
@@ -461,7 +462,7 @@ fn prepare(
     guard: &Arc<Mutex<Guard>>,
     record: &mut FailoverRecord,
 ) -> Result<Cluster, FailoverError> {
-    let mut guard = lock(guard);
+    let mut guard = pgtoll_system::lock(guard);
     if plan.engines.iter().any(|engine| engines::listens(*engine)) {
         PrivateNetwork::check(&mut guard)?;
     }

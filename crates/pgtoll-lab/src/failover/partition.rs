@@ -9,7 +9,7 @@ use pgtoll_cluster::{Cluster, Guard, NetworkCut, StopMode};
 use pgtoll_record::{FailoverFault, JudgeRecord, PartitionOutcome, PartitionSide};
 use pgtoll_wire::{Connection, Dsn};
 
-use super::context::{DATABASE, lock};
+use super::context::DATABASE;
 use super::error::FailoverError;
 use super::fault::{FaultAction, FaultTimes};
 use super::servers::{PAUSE, open_link};
@@ -155,7 +155,7 @@ impl FaultAction {
         if let (Some(abandoned), Some(daemon)) = (&site.abandoned, &site.daemon) {
             abandoned.add(daemon);
         }
-        site.primary.stop(&mut lock(&site.guard), StopMode::Fast)?;
+        site.primary.stop(&mut pgtoll_system::lock(&site.guard), StopMode::Fast)?;
         roles.look();
         self.note(|times| times.ended_old_primary_by_hand = true);
         self.call_hook(route, &[])

@@ -9,7 +9,7 @@ use pgtoll_record::{FailoverDetector, FailoverFault, FailoverRun, JudgedEvent};
 use pgtoll_wire::Dsn;
 
 use super::PatroniPrograms;
-use super::context::{DATABASE, NODES, RunContext, lock};
+use super::context::{DATABASE, NODES, RunContext};
 use super::error::FailoverError;
 use super::managed::{
     ManagedPair, begin_network, end_of_log, in_order, promoted_at, seconds_after, wait_for_primary,
@@ -78,7 +78,7 @@ impl PatroniTopology {
         detector: FailoverDetector,
     ) -> Result<Self, FailoverError> {
         let (times, interrupt) = (PatroniTimes::of(detector), context.interrupt);
-        let mut guard = lock(context.guard);
+        let mut guard = pgtoll_system::lock(context.guard);
         let network = begin_network(&mut guard, fault, &[ETCD, HOSTS[0].1, HOSTS[1].1], interrupt)?;
         let etcd = programs.etcd.start(&mut guard, &network, ETCD)?;
         let primary = context.template.copy(&mut guard, NODES[0])?;
@@ -124,7 +124,7 @@ impl PatroniTopology {
     /// What the daemon beside the old primary did, but for its failures to reach etcd.
     fn events_of_primary(&self, began: SystemTime) -> Vec<JudgedEvent> {
         let primary = &self.pair.primary;
-        let log = end_of_log(&mut lock(&self.pair.guard), &Patroni::log(primary));
+        let log = end_of_log(&mut pgtoll_system::lock(&self.pair.guard), &Patroni::log(primary));
         let done: Vec<&str> = log.lines().filter(|line| line.contains(" INFO: ")).collect();
         patroni_events(&done.join("\n"), primary.name(), began)
     }
@@ -197,7 +197,7 @@ impl Topology for PatroniTopology {
         let survivor =
             if run.fault == FailoverFault::StandbyDeath { &self.pair.primary } else { standby };
         let (log, proxied) = {
-            let mut guard = lock(&self.pair.guard);
+            let mut guard = pgtoll_system::lock(&self.pair.guard);
             let log = end_of_log(&mut guard, &Patroni::log(survivor));
             let of_proxy = guard.program_log(self.haproxy.name());
             (log, end_of_log(&mut guard, &of_proxy))
@@ -223,14 +223,14 @@ impl Topology for PatroniTopology {
 
     fn exchange_roles(&mut self, context: &RunContext<'_>) -> Result<(), FailoverError> {
         self.pair.exchange_roles(context.interrupt)?;
-        let mut guard = lock(&self.pair.guard);
+        let mut guard = pgtoll_system::lock(&self.pair.guard);
         let standby = self.pair.standby.name();
         wait_for_candidate(context, &mut guard, &self.pair.primary, standby)
     }
 
     fn remove(self: Box<Self>) -> Result<(), FailoverError> {
         let guard = self.pair.guard.clone();
-        let mut guard = lock(&guard);
+        let mut guard = pgtoll_system::lock(&guard);
         self.haproxy.remove(&mut guard)?;
         if let Some(other) = &self.other_haproxy {
             other.remove(&mut guard)?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pgtoll_cluster::{Cluster, Guard};
 
-use super::context::{RunContext, lock};
+use super::context::RunContext;
 use super::error::FailoverError;
 use super::servers::until;
 
@@ -28,7 +28,7 @@ impl WalReceiver {
         primary: &Cluster,
     ) -> Result<Self, FailoverError> {
         let directory = {
-            let mut guard = lock(context.guard);
+            let mut guard = pgtoll_system::lock(context.guard);
             let directory = guard.directory().join("received");
             let path = directory.to_string_lossy().into_owned();
             guard.run(Path::new("mkdir"), &[&path])?;
@@ -45,7 +45,7 @@ impl WalReceiver {
              FROM pg_stat_replication WHERE application_name = '{PROGRAM}'"
         );
         until("pg_receivewal did not stream", context.interrupt, || {
-            if let Some(ended) = lock(context.guard).has_ended(Self::NAME)? {
+            if let Some(ended) = pgtoll_system::lock(context.guard).has_ended(Self::NAME)? {
                 return Ok(Some(ended.tail));
             }
             let state = connection.query_one(&sql)?.text("state")?.to_owned();

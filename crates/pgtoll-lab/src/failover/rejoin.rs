@@ -5,7 +5,7 @@ use pgtoll_record::{FailoverFault, FailoverRejoin};
 use super::context::RunContext;
 use super::rejoin_steps::{RejoinSteps, STREAMING};
 use super::topology::Topology;
-use crate::error_words;
+use pgtoll_system::error_chain;
 
 /// Makes a standby of the old primary, which is stopped and verified then.
 pub(super) fn rejoin(
@@ -16,7 +16,7 @@ pub(super) fn rejoin(
     let mut steps = RejoinSteps::begin();
     let returned = topology.bring_back(context, fault, &mut steps);
     let seconds = steps.at(STREAMING);
-    let outcome = returned.map_err(|error| error_words(&error)).and_then(|()| {
+    let outcome = returned.map_err(|error| error_chain(&error)).and_then(|()| {
         verified(context, topology).map_err(|error| format!("its pages were not verified: {error}"))
     });
     let (pages, error) = match outcome {
@@ -38,7 +38,7 @@ pub(super) fn standby_return(context: &RunContext<'_>, topology: &dyn Topology) 
     let returned = topology.pair().return_standby(context.interrupt, &mut steps);
     FailoverRejoin {
         seconds: steps.at(STREAMING),
-        error: returned.err().map(|error| error_words(&error)),
+        error: returned.err().map(|error| error_chain(&error)),
         pages: None,
         unsound: None,
         steps: steps.events,
@@ -47,6 +47,6 @@ pub(super) fn standby_return(context: &RunContext<'_>, topology: &dyn Topology) 
 
 /// Pages of the old primary and unsound ones of them, when it has been stopped.
 fn verified(context: &RunContext<'_>, topology: &dyn Topology) -> Result<(u64, u64), String> {
-    topology.pair().stop_old_primary().map_err(|error| error_words(&error))?;
+    topology.pair().stop_old_primary().map_err(|error| error_chain(&error))?;
     (context.verify)(&topology.pair().primary().data())
 }

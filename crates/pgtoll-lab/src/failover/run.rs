@@ -6,7 +6,7 @@ use pgtoll_record::{
 };
 
 use super::case::FailoverCase;
-use super::context::{RunContext, lock};
+use super::context::RunContext;
 use super::error::FailoverError;
 use super::fault::{FaultAction, FaultTimes};
 use super::partition::{is_cut, partition_finding, partition_outcome};
@@ -16,8 +16,8 @@ use super::start::start;
 use super::topology::Topology;
 use super::volumes::volume_of;
 use super::{THAWED_AFTER_LIMIT, heal_limit, notice_limit};
-use crate::error_words;
 use crate::{JudgeFault, JudgeFaultEnd, JudgePlan, judge};
+use pgtoll_system::error_chain;
 
 /// Runs a failover, and removes its servers.
 pub(super) fn run_once(
@@ -69,7 +69,7 @@ fn fail_over(
     let times = action.times.clone();
     let judged = judge_fault(context, topology, action, (case, number))?;
     if let Some(receiver) = receiver {
-        receiver.remove(&mut lock(context.guard))?;
+        receiver.remove(&mut pgtoll_system::lock(context.guard))?;
     }
     let mut run = observed(&judged, case, number);
     let times = times.lock().map(|times| *times).unwrap_or_default();
@@ -206,7 +206,7 @@ fn judge_fault(
         action: Box::new(move || match action.act() {
             Ok(status) => JudgeFaultEnd::done(status),
             Err(error) => {
-                JudgeFaultEnd { success: false, status: error_words(&error), output: String::new() }
+                JudgeFaultEnd { success: false, status: error_chain(&error), output: String::new() }
             }
         }),
     };

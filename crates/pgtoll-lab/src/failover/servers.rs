@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use pgtoll_cluster::{Cluster, Guard};
-use pgtoll_interrupt::Interrupt;
+use pgtoll_system::Interrupt;
 use pgtoll_wire::Dsn;
 
 use super::context::{DATABASE, RunContext};

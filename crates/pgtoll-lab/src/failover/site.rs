@@ -82,12 +82,12 @@ pub(super) struct Abandoned(Arc<Mutex<Vec<String>>>);
 impl Abandoned {
     /// From now on nobody starts this daemon again.
     pub(super) fn add(&self, daemon: &str) {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(daemon.to_owned());
+        pgtoll_system::lock(&self.0).push(daemon.to_owned());
     }
 
     /// Whether it ended on purpose.
     pub(super) fn has(&self, daemon: &str) -> bool {
-        let all = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let all = pgtoll_system::lock(&self.0);
         all.iter().any(|of| of == daemon)
     }
 }

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use pgtoll_cluster::{Cluster, Guard, StopMode, Volume, Volumes};
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{FailoverFault, FailoverRun, ThirdNode};
+use pgtoll_system::Interrupt;
 use pgtoll_wire::Dsn;
 
-use super::context::{NODES, RunContext, lock};
+use super::context::{NODES, RunContext};
 use super::error::FailoverError;
 use super::rejoin_steps::{RejoinSteps, STREAMING};
 use super::servers::{link_directory, named, postmaster, wait_for_streaming};
@@ -148,7 +148,7 @@ impl ServerPair {
     ) -> Result<(), FailoverError> {
         let (old, new) = (&self.primary, &self.standby);
         {
-            let mut guard = lock(&self.guard);
+            let mut guard = pgtoll_system::lock(&self.guard);
             // One that was frozen still runs; others have ended.
             let _ = old.stop(&mut guard, StopMode::Fast);
             steps.done("stopped");
@@ -172,7 +172,7 @@ impl ServerPair {
     /// The standby is the primary from now on, and the old primary, which was stopped, its standby.
     pub(super) fn exchange_roles(&mut self, context: &RunContext<'_>) -> Result<(), FailoverError> {
         std::mem::swap(&mut self.primary, &mut self.standby);
-        self.standby.start(&mut lock(&self.guard))?;
+        self.standby.start(&mut pgtoll_system::lock(&self.guard))?;
         wait_for_streaming(&self.primary, &self.standby, context.interrupt)?;
         reset_standby_names(&self.primary)?;
         self.postmaster = postmaster(&self.primary)?;
@@ -213,7 +213,7 @@ impl TopologyPair for ServerPair {
         interrupt: &Interrupt,
         steps: &mut RejoinSteps,
     ) -> Result<(), FailoverError> {
-        self.standby.start(&mut lock(&self.guard))?;
+        self.standby.start(&mut pgtoll_system::lock(&self.guard))?;
         steps.done("start");
         wait_for_streaming(&self.primary, &self.standby, interrupt)?;
         reset_standby_names(&self.primary)?;
@@ -222,7 +222,7 @@ impl TopologyPair for ServerPair {
     }
 
     fn stop_old_primary(&self) -> Result<(), FailoverError> {
-        self.primary.stop(&mut lock(&self.guard), StopMode::Fast)?;
+        self.primary.stop(&mut pgtoll_system::lock(&self.guard), StopMode::Fast)?;
         Ok(())
     }
 }

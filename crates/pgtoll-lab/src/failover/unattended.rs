@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use pgtoll_record::{FailoverFault, FailoverRun};
 use pgtoll_wire::Dsn;
 
-use super::context::{RunContext, lock};
+use super::context::RunContext;
 use super::error::FailoverError;
 use super::partition::{CrossLinks, is_cut, judge_sides};
 use super::rejoin_steps::RejoinSteps;
@@ -27,7 +27,7 @@ impl UnattendedTopology {
         context: &RunContext<'_>,
         fault: FailoverFault,
     ) -> Result<Self, FailoverError> {
-        let mut guard = lock(context.guard);
+        let mut guard = pgtoll_system::lock(context.guard);
         let primary = StartedPrimary::start(context, &mut guard, fault)?;
         let directory = link_directory(&guard);
         let link = is_cut(fault).then(|| open_link(&mut guard, &directory, &primary.cluster));
@@ -100,7 +100,7 @@ impl Topology for UnattendedTopology {
 
     fn remove(self: Box<Self>) -> Result<(), FailoverError> {
         let guard = self.pair.guard.clone();
-        let mut guard = lock(&guard);
+        let mut guard = pgtoll_system::lock(&guard);
         self.pair.stop(&mut guard);
         self.pair.remove(&mut guard)
     }

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use pgtoll_cluster::{Cluster, Guard, Volume, VolumeKind, VolumeMaker, Volumes};
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{FailoverFault, SkippedFault};
+use pgtoll_system::Interrupt;
 
 use super::FailoverPlan;
 use super::context::RunContext;

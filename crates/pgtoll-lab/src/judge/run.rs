@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{JudgeRecord, JudgedServer, Provenance};
+use pgtoll_system::Interrupt;
 use pgtoll_wire::{Connection, Dsn, Interruption};
 
 use super::error::{FileError, JudgeError};

@@ -7,7 +7,7 @@ use std::thread::{Builder, Scope, scope};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use pgtoll_interrupt::Interrupt;
+use pgtoll_system::Interrupt;
 use pgtoll_wire::{Dsn, Interruption, masked};
 
 use super::error::JudgeError;

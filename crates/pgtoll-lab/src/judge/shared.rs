@@ -103,7 +103,8 @@ impl JudgeState {
         let name = code_name(code);
         let mut events = locked(&self.log);
         if events.error_codes.len() < ERROR_KINDS_MAX && events.error_codes.insert(name.clone()) {
-            let message = words(error);
+            let message: String =
+                pgtoll_system::error_chain(error).chars().take(WORDS_MAX).collect();
             drop(events);
             self.log(&RunEvent::Error { code: name, message });
         }
@@ -149,23 +150,12 @@ const ERROR_KINDS_MAX: usize = 50;
 /// Characters of an error's words that are kept.
 const WORDS_MAX: usize = 300;
 
-/// An error with its sources in one line.
-fn words(error: &Error) -> String {
-    let mut words = error.to_string();
-    let mut next = std::error::Error::source(error);
-    while let Some(source) = next {
-        words = format!("{words}: {source}");
-        next = source.source();
-    }
-    words.chars().take(WORDS_MAX).collect()
-}
-
 pub(crate) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    pgtoll_system::lock(mutex)
 }
 
 /// Ends waits.

@@ -64,7 +64,7 @@ impl LogTail {
     }
 
     fn read_new(&mut self, path: &Path, lines: &mut Vec<u8>) -> io::Result<()> {
-        let mut file = pgtoll_files::open(path)?;
+        let mut file = pgtoll_system::open(path)?;
         let metadata = file.metadata()?;
         let end = self.files.entry(metadata.ino()).or_default();
         if metadata.len() < end.read_bytes {

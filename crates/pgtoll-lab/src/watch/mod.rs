@@ -9,14 +9,14 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use pgtoll_format::Verdict;
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{PageCondition, Provenance, WATCH_SCHEMA, WatchRecord, WatchedPage};
+use pgtoll_system::Interrupt;
 use pgtoll_wire::{Connection, Dsn, DsnError, Error};
 
 use self::log::LogTail;
 use self::page::{RefusedPage, refused_pages};
 use self::servers::{Standby, primary_page, relation_of};
-use crate::error_words;
+use pgtoll_system::error_chain;
 
 /// What is watched.
 #[derive(Clone, Debug)]
@@ -195,7 +195,7 @@ impl<'a> Watcher<'a> {
                 self.missed += 1;
                 self.primary = None;
                 if !was_silent {
-                    on_progress(DamageWatchProgress::Silent(&error_words(&error)));
+                    on_progress(DamageWatchProgress::Silent(&error_chain(&error)));
                 }
             }
         }

@@ -8,7 +8,7 @@ use pgtoll_wire::{Connection, Dsn, Error};
 
 use super::page::RefusedPage;
 use super::{JudgePage, WatchError};
-use crate::error_words;
+use pgtoll_system::error_chain;
 
 /// The primary's system identifier, when it is one that can be watched.
 pub(super) fn primary_identifier(connection: &mut Connection) -> Result<String, WatchError> {
@@ -87,7 +87,7 @@ impl Standby {
             Ok(mut connection) => in_file(&mut connection, page, judge),
             Err(reason) => Ok(PageCondition::Unknown { reason }),
         });
-        looked.unwrap_or_else(|error| PageCondition::Unknown { reason: error_words(&error) })
+        looked.unwrap_or_else(|error| PageCondition::Unknown { reason: error_chain(&error) })
     }
 
     /// A session with a standby that is still one, and has caught up; or why there is none.
@@ -120,7 +120,7 @@ impl Standby {
 /// The page in the primary's file.
 pub(super) fn primary_page(primary: &Dsn, page: &RefusedPage, judge: JudgePage) -> PageCondition {
     let looked = primary.connect().and_then(|mut connection| in_file(&mut connection, page, judge));
-    looked.unwrap_or_else(|error| PageCondition::Unknown { reason: error_words(&error) })
+    looked.unwrap_or_else(|error| PageCondition::Unknown { reason: error_chain(&error) })
 }
 
 /// A page that is written just now may be read half old and half new.

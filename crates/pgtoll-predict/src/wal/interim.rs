@@ -1,8 +1,8 @@
 //! What was read until now, handed from the thread that reads to the one that watches.
 //! Neither waits for the other.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// The place where it is left.
 #[derive(Debug)]
@@ -29,12 +29,12 @@ impl<T> Interim<T> {
 
     /// Leaves it, once for each time that it was asked for.
     pub(crate) fn leave(&self, read: T) {
-        *self.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(read);
+        *pgtoll_system::lock(&self.left) = Some(read);
         self.wanted.store(false, Ordering::Relaxed);
     }
 
     /// Takes it; `None` where nothing new is there.
     pub(crate) fn take(&self) -> Option<T> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner).take()
+        pgtoll_system::lock(&self.left).take()
     }
 }

@@ -11,8 +11,8 @@ mod watched;
 
 use std::thread::{self, ScopedJoinHandle};
 
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{ServerWatch, WATCHED_WAL, WatchedServer, WatchedWal};
+use pgtoll_system::Interrupt;
 use pgtoll_wire::Dsn;
 
 use interim::Interim;

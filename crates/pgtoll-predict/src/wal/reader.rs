@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use pgtoll_format::wal::{Parts, Record};
 use pgtoll_format::{ByteSize, Lsn};
-use pgtoll_interrupt::Interrupt;
 use pgtoll_observe::LocalSession;
+use pgtoll_system::Interrupt;
 use pgtoll_wal::{
     Answer, Collect, End, ServerError, StreamProgress, StreamWatch, Streamed, WalSummary,
     WhatIfCollector, stream_watched,

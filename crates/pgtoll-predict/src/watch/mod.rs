@@ -7,9 +7,9 @@ mod window;
 use std::time::{Duration, Instant};
 
 use pgtoll_format::{Lsn, MajorFacts};
-use pgtoll_interrupt::Interrupt;
 use pgtoll_observe::ClusterCpu;
 use pgtoll_record::{CarriedMarks, ServerWatch, WatchWindow, WatchedServer};
+use pgtoll_system::Interrupt;
 use pgtoll_wire::{Dsn, Error};
 
 use self::window::OpenWindow;

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
 use pgtoll_format::MajorFacts;
-use pgtoll_interrupt::Interrupt;
 use pgtoll_observe::{ClusterCpu, ServerCounters};
 use pgtoll_record::{ArmReplay, ReplayArm, ReplayArmRole};
+use pgtoll_system::Interrupt;
 use pgtoll_wire::{Connection, Dsn, Interruption};
 
 use super::content::Content;

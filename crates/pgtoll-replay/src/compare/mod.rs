@@ -10,10 +10,10 @@ mod record;
 use std::path::PathBuf;
 
 use pgtoll_cluster::{ClusterError, Guard};
-use pgtoll_interrupt::Interrupt;
 use pgtoll_observe::ObserveError;
 use pgtoll_record::{Host, Provenance, ReplayArm, ReplayArmRole, ReplayComparison};
 use pgtoll_stats::BalancedOrders;
+use pgtoll_system::Interrupt;
 use pgtoll_wire::Interruption;
 
 pub use arms::{ArmSetup, ComparedArmPlan, ComparedSource};

@@ -160,7 +160,7 @@ impl<'a> Coordinator<'a> {
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, RunState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        pgtoll_system::lock(&self.state)
     }
 
     /// Waits until the step is due and nothing is before it any more. `finished` is the session's step

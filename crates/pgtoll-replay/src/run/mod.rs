@@ -12,8 +12,8 @@ use std::thread::{self, Builder};
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{Latencies, ReplayDone, ReplayTable, ReplayTarget};
+use pgtoll_system::Interrupt;
 use pgtoll_wire::{Connection, Dsn};
 
 use crate::ReplayError;
@@ -25,7 +25,7 @@ use crate::transactions::ReplayTransactions;
 use crate::user_types::TypeNumbers;
 use crate::workload::{CapturedSession, CapturedWorkload};
 use coordinator::Coordinator;
-use session::{SessionContext, SessionTally, add_divergence, words};
+use session::{SessionContext, SessionTally, add_divergence};
 use watchdog::{Breaks, Watchdog};
 
 /// How a workload is replayed.
@@ -150,7 +150,7 @@ pub fn replay(
     if let Some(tables) = tables.filter(|_| ended.is_none()) {
         match tables.compare() {
             Ok(tables) => done.tables = tables,
-            Err(error) => tables_failed = Some(words(&error)),
+            Err(error) => tables_failed = Some(pgtoll_system::error_chain(&error)),
         }
     }
     let broken = tallies.iter().enumerate().filter_map(|(session, tally)| {
@@ -338,7 +338,7 @@ fn run_sessions(
             let tally = &tallies[session as usize];
             let work = move || {
                 let played = context.play(session, dsn, steps);
-                *tally.lock().unwrap_or_else(PoisonError::into_inner) = played;
+                *pgtoll_system::lock(tally) = played;
             };
             let name = format!("session {}", session + 1);
             if let Err(source) = Builder::new().name(name).spawn_scoped(scope, work) {

@@ -86,7 +86,7 @@ impl SessionContext<'_> {
                 player.play_all(steps);
                 player.connection.close();
             }
-            Err(error) => tally.broken = Some(words(&error)),
+            Err(error) => tally.broken = Some(pgtoll_system::error_chain(&error)),
         }
         let mut left_out = 0;
         for step in steps {
@@ -161,7 +161,7 @@ impl Player<'_> {
     fn end_early(&mut self, error: &Error) {
         // Ctrl-C ends all sessions. The server would go on with their statements.
         if !matches!(error, Error::Interrupted) {
-            self.tally.broken = Some(words(error));
+            self.tally.broken = Some(pgtoll_system::error_chain(error));
         } else if let Some(handle) = self.connection.cancel_handle() {
             // A statement that goes on is not worth a report's loss.
             let _ = handle.cancel();
@@ -374,15 +374,4 @@ pub(crate) fn add_divergence(list: &mut Vec<ReplayDivergence>, one: ReplayDiverg
         None if has_room => list.push(one),
         None => {}
     }
-}
-
-/// An error with its causes, in a line.
-pub(crate) fn words(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(source) = next {
-        text = format!("{text}: {source}");
-        next = source.source();
-    }
-    text
 }

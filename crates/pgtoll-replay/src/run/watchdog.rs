@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::OrderBreak;
+use pgtoll_system::Interrupt;
 use pgtoll_wire::Connection;
 
 use crate::run::coordinator::{Coordinator, RunState, SessionState};

@@ -13,14 +13,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex};
 use std::thread::{Builder, Scope, scope};
 use std::time::{Duration, Instant, SystemTime};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::geteuid;
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{LogSource, Provenance};
+use pgtoll_system::Interrupt;
 use pgtoll_wire::{ClientListener, Dsn, Interruption};
 
 use crate::ReplayError;
@@ -227,17 +227,17 @@ impl CaptureContext<'_> {
     }
 
     fn wire(&self) -> std::sync::MutexGuard<'_, WireCounts> {
-        self.wire.lock().unwrap_or_else(PoisonError::into_inner)
+        pgtoll_system::lock(&self.wire)
     }
 
     fn count_connection(&self, change: impl FnOnce(&mut usize)) {
-        change(&mut self.connections.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut pgtoll_system::lock(&self.connections));
         self.changed.notify_all();
     }
 
     fn progress(&self) -> CaptureProgress<'_> {
         CaptureProgress {
-            connections: *self.connections.lock().unwrap_or_else(PoisonError::into_inner),
+            connections: *pgtoll_system::lock(&self.connections),
             steps: self.state.steps.load(Ordering::Relaxed),
             lost: self.state.lost_reason(),
         }
@@ -245,7 +245,7 @@ impl CaptureContext<'_> {
 
     /// Waits until no session is left, or the time is over.
     fn await_sessions(&self, longest: Duration) {
-        let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        let connections = pgtoll_system::lock(&self.connections);
         // Whether the time was over makes no difference.
         drop(self.changed.wait_timeout_while(connections, longest, |open| *open > 0));
     }

@@ -23,7 +23,9 @@ pub(crate) fn document_text(document: &Document, full: bool) -> String {
     }
     let (shown, hidden): (Vec<&Section>, Vec<&Section>) =
         document.sections.iter().partition(|section| full || section.level == Level::Detail);
-    shown.into_iter().for_each(|section| push_section(&mut text, section));
+    for section in shown {
+        push_section(&mut text, section);
+    }
     if !document.notes.is_empty() {
         push_gap(&mut text);
     }
@@ -124,7 +126,7 @@ fn prose_table_text(table: &Table) -> String {
     let (cells, prose): (Vec<Vec<String>>, Vec<String>) =
         std::iter::once(&table.head).chain(&table.rows).map(|row| split(row)).unzip();
     let columns = aligned(cells, Vec::new());
-    let width = columns.lines().map(|line| line.width()).max().unwrap_or(0);
+    let width = columns.lines().map(unicode_width::UnicodeWidthStr::width).max().unwrap_or(0);
     let line = |(cells, prose): (&str, &String)| {
         let room = " ".repeat(width.saturating_sub(cells.width()));
         let line = wrapped(&format!("{cells}{room}  "), prose);

@@ -247,12 +247,12 @@ fn qualified(of: &VerifiedRelation) -> Option<String> {
 fn place(of: &VerifiedRelation) -> String {
     let file = of.path.as_ref().map_or_else(
         || format!("files {}/{}/{}", of.tablespace, of.database, of.filenode),
-        |path| format!("file {}", path),
+        |path| format!("file {path}"),
     );
     let fork = if of.fork == "main" { String::new() } else { format!(", fork {}", of.fork) };
     let kind = of.name.as_ref().map_or(String::new(), |name| {
         let whose = name.of.as_ref();
-        let whose = whose.map_or(String::new(), |table| format!(" of {}", table));
+        let whose = whose.map_or(String::new(), |table| format!(" of {table}"));
         format!("{}{whose}, ", name.kind)
     });
     format!("{kind}{file}{fork}")

@@ -6,10 +6,10 @@ mod switchover;
 use std::path::Path;
 use std::time::Instant;
 
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{
     Provenance, ROLLING_SCHEMA, RollingNode, RollingObjection, RollingOutcome, RollingRecord,
 };
+use pgtoll_system::Interrupt;
 
 use crate::journal::{Journal, JournalFile, SettingBefore};
 use crate::options::{RollingDialogue, RollingEvent, RollingOptions, RollingQuestion};

@@ -98,7 +98,7 @@ impl VerifiedTars {
         thread::scope(|scope| {
             let (sender, receiver) = sync_channel(1);
             let wanted = settings.jobs.get().min(backup.tars.len());
-            let has_threads = pgtoll_threads::start(scope, wanted, || {
+            let has_threads = pgtoll_system::threads::start(scope, wanted, || {
                 let (sender, one) = (sender.clone(), &one);
                 move || while one().is_some_and(|of| sender.send(of).is_ok()) {}
             }) > 0;
@@ -176,7 +176,7 @@ impl TarBackup {
             return None;
         }
         let path = first.path.parent().unwrap_or(Path::new("")).join(MANIFEST);
-        match pgtoll_files::open(&path) {
+        match pgtoll_system::open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             opened => Some(opened),
         }

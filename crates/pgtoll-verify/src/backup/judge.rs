@@ -1,8 +1,8 @@
 //! Pages on their way from readers to judges.
 
 use std::cell::RefCell;
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, SyncSender};
-use std::sync::{Mutex, PoisonError};
 
 use pgtoll_format::{Lsn, PageHeader, RelationFork, Verdict};
 
@@ -68,17 +68,17 @@ impl BatchQueue {
 
     /// Where batches are put; `None` after [`close`](Self::close).
     pub(super) fn end(&self) -> Option<BatchSender<'_>> {
-        let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        let sender = pgtoll_system::lock(&self.sender).clone()?;
         Some(BatchSender { queue: self, sender })
     }
 
     /// No further senders: judges end when the senders have ended.
     pub(super) fn close(&self) {
-        *self.sender.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *pgtoll_system::lock(&self.sender) = None;
     }
 
     fn next(&self) -> Option<Batch> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.recv().ok()
+        pgtoll_system::lock(&self.waiting).as_ref()?.recv().ok()
     }
 
     /// Judges one batch after the other until there is none.
@@ -88,7 +88,7 @@ impl BatchQueue {
         let mut sum = Judged::default();
         while let Some(batch) = self.next() {
             sum.add(&batch, rules);
-            self.memory.lock().unwrap_or_else(PoisonError::into_inner).push(batch.bytes);
+            pgtoll_system::lock(&self.memory).push(batch.bytes);
             let is_much =
                 sum.pages.bytes > SENT_AT_ONCE_BYTES || sum.findings.len() > FINDINGS_AT_ONCE;
             if is_much {
@@ -106,7 +106,7 @@ struct Closing<'a>(&'a BatchQueue);
 impl Drop for Closing<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            *self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            *pgtoll_system::lock(&self.0.waiting) = None;
         }
     }
 }
@@ -119,7 +119,7 @@ pub(super) struct BatchSender<'a> {
 
 impl Batches for BatchSender<'_> {
     fn memory(&self) -> Vec<u8> {
-        let mut memory = self.queue.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memory = pgtoll_system::lock(&self.queue.memory);
         memory.pop().unwrap_or_default()
     }
 

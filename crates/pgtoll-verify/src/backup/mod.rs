@@ -143,7 +143,7 @@ impl TarBackup {
     fn control_ahead(&self) -> Option<ControlFile> {
         let tar = self.tars.iter().find(|tar| tar.tablespace.is_none())?;
         let is_seekable = tar.packing == Packing::Plain && tar.from.is_file();
-        let file = pgtoll_files::open(&tar.path).ok().filter(|_| is_seekable)?;
+        let file = pgtoll_system::open(&tar.path).ok().filter(|_| is_seekable)?;
         let mut stream = TarStream::seeking(&file).ok()?;
         while let Some(member) = stream.next_member().ok()? {
             if MemberPath::of(&member.path, None).kind == MemberKind::Control {

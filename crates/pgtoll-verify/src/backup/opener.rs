@@ -45,7 +45,7 @@ impl TarBytes {
     /// Opens the tar whose path, or name, this is.
     pub(super) fn open(&self, path: &Path) -> io::Result<Box<dyn Read + Send>> {
         match self {
-            Self::File => Ok(Box::new(pgtoll_files::open(path)?)),
+            Self::File => Ok(Box::new(pgtoll_system::open(path)?)),
             Self::Input(input) => input.open(),
         }
     }

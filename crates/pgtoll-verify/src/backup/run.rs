@@ -58,7 +58,7 @@ impl From<Judged> for RunEvent {
 /// Reads all of these; what is wrong is added to `verified`.
 ///
 /// Two kinds of threads work here, readers and judges with a queue between them, so this is no
-/// [`run_workers`](pgtoll_threads::run_workers): only the end, where one adds up, is the same.
+/// [`run_workers`](pgtoll_system::threads::run_workers): only the end, where one adds up, is the same.
 pub(super) fn run(
     sources: &[Source],
     known: Known,
@@ -80,13 +80,13 @@ pub(super) fn run(
     let readers = jobs.min(sources.len());
     let started = thread::scope(|scope| {
         let (sender, receiver) = sync_channel(4 * jobs);
-        let judges = pgtoll_threads::start(scope, jobs, || {
+        let judges = pgtoll_system::threads::start(scope, jobs, || {
             let (sender, queue) = (sender.clone(), &queue);
             move || queue.judge(known.rules, &sender)
         });
         // Without a judge nothing would take what they read.
         let wanted = if judges == 0 { 0 } else { readers };
-        let started = pgtoll_threads::start(scope, wanted, || {
+        let started = pgtoll_system::threads::start(scope, wanted, || {
             let (sender, end, read, next) = (sender.clone(), queue.end(), &read, &next);
             move || {
                 let Some(end) = end else { return };
@@ -99,7 +99,7 @@ pub(super) fn run(
         });
         queue.close();
         drop(sender);
-        pgtoll_threads::collect(&receiver, PROGRESS, |event| sum.add(event, progress));
+        pgtoll_system::threads::collect(&receiver, PROGRESS, |event| sum.add(event, progress));
         if started == 0 { 0 } else { started + judges }
     });
     if started == 0 {

@@ -217,7 +217,7 @@ struct WalRange {
 /// Where the backup ended whose manifest this is: it stands behind the files, of which there can
 /// be very many.
 fn stop_at(manifest: &Path, start: Lsn) -> Option<Lsn> {
-    stop_in(pgtoll_files::open(manifest).ok()?, start)
+    stop_in(pgtoll_system::open(manifest).ok()?, start)
 }
 
 fn stop_in(manifest: File, start: Lsn) -> Option<Lsn> {

@@ -10,7 +10,7 @@ use super::opener::{TarBytes, TarInput};
 use crate::pace::Pace;
 use pgtoll_datadir::DatadirError;
 use pgtoll_datadir::RelationFileName;
-use pgtoll_files::open;
+use pgtoll_system::open;
 use pgtoll_wal::Packing;
 
 /// A tar of a base backup.

@@ -11,7 +11,7 @@ use pgtoll_format::{RelFileLocator, RelationFork};
 use crate::listing::{Listed, Listing};
 use crate::settings::VerifySettings;
 use pgtoll_datadir::DataDirectory;
-use pgtoll_files::open;
+use pgtoll_system::open;
 
 /// The forks of all relations that are looked at.
 pub(super) struct Forks<'a> {

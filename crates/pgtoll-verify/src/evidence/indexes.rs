@@ -193,7 +193,7 @@ impl<'a> Trees<'a> {
             let work = &work;
             move |emit: Emit<'_>| work.next(&mut buffer, emit)
         };
-        pgtoll_threads::run_workers(jobs, PROGRESS, worker, |portion| {
+        pgtoll_system::threads::run_workers(jobs, PROGRESS, worker, |portion| {
             if let Some(Portion { bytes: read, findings }) = portion {
                 bytes += read;
                 found.extend(findings);

@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use pgtoll_files::AlignedBuffer;
 use pgtoll_format::Crc32c;
+use pgtoll_system::AlignedBuffer;
 use rustc_hash::FxHashMap;
 use sha2::{Digest as _, Sha224, Sha256, Sha384, Sha512};
 
@@ -134,13 +134,13 @@ pub(crate) fn compare_directory(
     let one = || {
         let at = next.fetch_add(1, Ordering::Relaxed);
         let (path, checksum) = *files.get(at)?;
-        let opened = pgtoll_files::open(&data.join(path));
+        let opened = pgtoll_system::open(&data.join(path));
         let is_right = opened.and_then(|file| checksum.is_of(&mut Paced { file, pace: &pace }));
         Some((path, checksum.bytes, is_right))
     };
     let mut compared = Compared::default();
     let worker = || |emit: &mut dyn FnMut(_) -> bool| one().is_some_and(&mut *emit);
-    pgtoll_threads::run_workers(settings.jobs.get(), PROGRESS, worker, |found| {
+    pgtoll_system::threads::run_workers(settings.jobs.get(), PROGRESS, worker, |found| {
         if let Some((path, bytes, is_right)) = found {
             compared.add(data, path, bytes, is_right);
         }

@@ -137,7 +137,7 @@ fn is_ignored(path: &str) -> bool {
 /// Bytes of all files that a backup's manifest lists; `None`: it cannot be read.
 pub fn bytes_in_manifest(manifest: &Path) -> Option<u64> {
     let mut bytes = 0_u64;
-    let file = pgtoll_files::open(manifest).ok()?;
+    let file = pgtoll_system::open(manifest).ok()?;
     let mut input = std::io::BufReader::new(file);
     read(&mut input, &mut |file| bytes = bytes.saturating_add(file.bytes)).ok()?;
     Some(bytes)

@@ -16,8 +16,8 @@ use std::io;
 use std::mem;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ pub(crate) fn read_running(
     let (sender, receiver) = channel();
     let receiver = Mutex::new(receiver);
     let watch_them = || {
-        let receiver = receiver.lock().unwrap_or_else(PoisonError::into_inner);
+        let receiver = pgtoll_system::lock(&receiver);
         watch_all(&blocks, pauses, &receiver)
     };
     let (watched, contradictions) = thread::scope(|scope| {

@@ -21,14 +21,14 @@ pub struct RealPauses {
 
 impl Pauses for RealPauses {
     fn pause(&self, time: Duration) -> bool {
-        let is_stopped = self.is_stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_stopped = pgtoll_system::lock(&self.is_stopped);
         let waited = self.stopped.wait_timeout_while(is_stopped, time, |stopped| !*stopped);
         let (is_stopped, _) = waited.unwrap_or_else(PoisonError::into_inner);
         !*is_stopped
     }
 
     fn stop(&self) {
-        *self.is_stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *pgtoll_system::lock(&self.is_stopped) = true;
         self.stopped.notify_all();
     }
 }

@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use nix::errno::Errno;
 use nix::unistd::geteuid;
 use pgtoll_datadir::DataDirectory;
-use pgtoll_files::Draft;
 use pgtoll_record::{PATROL_SCHEMA, PatrolRecord};
+use pgtoll_system::Draft;
 
 use super::directory::PatrolledDirectory;
 use super::error::PatrolError;
@@ -138,7 +138,7 @@ fn lock(path: &Path) -> Result<Option<File>, PatrolError> {
 fn open(path: &Path) -> Result<Option<File>, PatrolError> {
     let failed = |source| PatrolError::Read { path: path.to_owned(), source };
     let planted = |what| Err(PatrolError::Planted { path: path.to_owned(), what });
-    let file = match pgtoll_files::open_unlinked(path) {
+    let file = match pgtoll_system::open_unlinked(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) if error.raw_os_error() == Some(Errno::ELOOP as i32) => {

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Args, ValueEnum};
-use pgtoll_bench::BUILT_IN;
 use pgtoll_format::TimeSpan;
+use pgtoll_measure::BUILT_IN;
 use pgtoll_wire::Dsn;
 
 use super::WORK_DIR;
@@ -159,7 +159,7 @@ impl TypedValueParser for ExperimentParser {
 }
 
 fn run_name(text: &str) -> Result<String, String> {
-    let fits = pgtoll_bench::is_name(text);
+    let fits = pgtoll_measure::is_name(text);
     fits.then(|| text.to_owned())
         .ok_or_else(|| format!("\"{text}\" is not 1 to 24 letters, digits, - and _"))
 }

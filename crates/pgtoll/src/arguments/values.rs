@@ -66,7 +66,7 @@ impl TypedValueParser for DsnParser {
                 Ok(dsn) => return Ok(dsn),
                 Err(error) => {
                     let hint = error.hint().map(|hint| format!("hint: {hint}\n"));
-                    format!("{}\n{}", with_sources(&error), hint.unwrap_or_default())
+                    format!("{}\n{}", pgtoll_system::error_chain(&error), hint.unwrap_or_default())
                 }
             },
         };
@@ -74,16 +74,6 @@ impl TypedValueParser for DsnParser {
         let message = format!("invalid value for '{name}': {mistake}");
         Err(clap::Error::raw(ErrorKind::ValueValidation, message).with_cmd(command))
     }
-}
-
-fn with_sources(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(source) = next {
-        text = format!("{text}: {source}");
-        next = source.source();
-    }
-    text
 }
 
 pub(super) fn jobs(text: &str) -> Result<NonZeroU8, String> {

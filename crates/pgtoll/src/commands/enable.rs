@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use pgtoll_alter::{EnableOptions, EnableProgress, EnableStep, EnableThreads, Hold, WriteError};
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::Status;
+use pgtoll_system::Interrupt;
 
 use crate::arguments::{DisableArguments, EnableArguments};
 use crate::commands::output;

@@ -9,12 +9,12 @@ use pgtoll_fleet::{
     shard_of_engine, write_plan,
 };
 use pgtoll_format::ByteSize;
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{
     FleetCpuTimes, FleetPlan, FleetRecord, Status, VerificationOutcome, VerificationRecord,
 };
 use pgtoll_report::{RecordKind, TableOptions};
 use pgtoll_store::{StoreScheme, StoreUrl};
+use pgtoll_system::Interrupt;
 use pgtoll_verify::VerifySettings;
 
 use super::verify::cores;
@@ -61,7 +61,7 @@ fn cpu_times(record: Option<&Path>) -> anyhow::Result<FleetCpuTimes> {
         return Ok(built_in_cpu_times()?);
     };
     let name = path.display().to_string();
-    let text = pgtoll_files::read_to_string(path, CPU_RECORD_BYTES_MAX)
+    let text = pgtoll_system::read_to_string(path, CPU_RECORD_BYTES_MAX)
         .with_context(|| format!("read {name}"))?;
     Ok(fleet_cpu_times(&[(&name, &text)])?)
 }

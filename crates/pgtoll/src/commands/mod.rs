@@ -113,14 +113,14 @@ fn in_directory(directory: &Path) -> anyhow::Result<PathBuf> {
         || "name a result directory of pgtoll measure, or a record itself".to_owned(),
         |path| format!("it holds result directories: name one, like {}", path.display()),
     );
-    let (directory, name) = (directory.display(), pgtoll_bench::RECORD_FILE);
+    let (directory, name) = (directory.display(), pgtoll_measure::RECORD_FILE);
     Err(Usage::error(format!("{directory} holds no record: {name} is missing"), hint))
 }
 
 /// Where the record of a result directory may be: as it was written, or compressed to be kept.
 fn record_files(directory: &Path) -> impl Iterator<Item = PathBuf> {
     ["", ".zst"]
-        .map(|ending| directory.join(format!("{}{ending}", pgtoll_bench::RECORD_FILE)))
+        .map(|ending| directory.join(format!("{}{ending}", pgtoll_measure::RECORD_FILE)))
         .into_iter()
 }
 

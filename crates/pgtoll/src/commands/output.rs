@@ -128,7 +128,7 @@ pub(crate) fn style(path: Option<&PathBuf>, printer: &Printer) -> Style {
 
 /// Writes a result to a file, complete or not at all, or to a pipe or device.
 pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    let written = pgtoll_files::write_output(path, text.as_bytes());
+    let written = pgtoll_system::write_output(path, text.as_bytes());
     written.map_err(|error| {
         let message = format!("write {}: {error}", path.display());
         match error.kind() {

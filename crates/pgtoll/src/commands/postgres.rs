@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use pgtoll_cluster::{Finder, SERVER_PACKAGES, ServerPackage, Skipped};
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::Status;
 use pgtoll_report::{Format, json};
+use pgtoll_system::Interrupt;
 use serde_json::json as value;
 
 use crate::arguments::{PostgresArguments, PostgresCommand};

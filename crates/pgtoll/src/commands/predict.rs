@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use pgtoll_alter::EnableOptions;
-use pgtoll_interrupt::Interrupt;
 use pgtoll_predict::{
     SettingQuestion, WatchPlan, WatchProgress, Watched, costs_of, prediction_record, watch,
     watch_with_wal,
 };
 use pgtoll_record::{EnablePass, PredictionRecord, ServerWatch, Status, WatchedServer};
 use pgtoll_report::{FinishedRecord, RecordKind, ReportedRecord as _, TableOptions};
+use pgtoll_system::Interrupt;
 use pgtoll_wire::Dsn;
 
 use crate::again;

@@ -6,13 +6,13 @@ use std::io::{self, BufRead as _, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{RollingRecord, Status};
 use pgtoll_report::{RecordKind, ReportedRecord as _, TableOptions};
 use pgtoll_rolling::{
     NodeAnswer, NodeVerb, RollingDialogue, RollingEvent, RollingOptions, RollingQuestion,
     RollingRun,
 };
+use pgtoll_system::Interrupt;
 
 use crate::again;
 use crate::arguments::{DisableArguments, EnableArguments, FormatOptions, RollingArguments};

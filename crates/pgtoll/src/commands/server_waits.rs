@@ -1,7 +1,7 @@
 //! Waiting for servers: a signal ends it.
 
 use anyhow::Context as _;
-use pgtoll_interrupt::{Interrupt, Registered};
+use pgtoll_system::{Interrupt, Registered};
 use pgtoll_wire::{Dsn, Interruption};
 
 /// As long as it lives, the first signal ends all waiting on the connections that it was given to.

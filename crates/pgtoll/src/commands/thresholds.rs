@@ -1,9 +1,9 @@
 //! `--fail-if`: from expressions to an exit status.
 
-use pgtoll_bench::Plan;
 use pgtoll_estimate::{
     Decision, PredictionThreshold, Threshold, ThresholdError, ThresholdOutcome, decide,
 };
+use pgtoll_measure::Plan;
 use pgtoll_predict::SettingQuestion;
 use pgtoll_record::{Header, PredictionRecord, RunResult, Status};
 
@@ -38,7 +38,7 @@ pub(super) fn of_plans<'a>(
 fn of_plan(expressions: &[String], plan: &Plan) -> anyhow::Result<Vec<Threshold>> {
     let experiment = &plan.experiment;
     let arms: Vec<&str> = experiment.arms.iter().map(|arm| arm.name.as_str()).collect();
-    let workloads = pgtoll_bench::recorded_workloads(plan);
+    let workloads = pgtoll_measure::recorded_workloads(plan);
     read(expressions, |of| of.check(&experiment.baseline, &arms, &workloads))
 }
 

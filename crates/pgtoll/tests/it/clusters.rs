@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 use pgtoll_cluster::{
     Cluster, ClusterError, Guard, ServerProcesses, ServerUser, StopMode, leftovers,
 };
-use pgtoll_interrupt::Interrupt;
+use pgtoll_system::Interrupt;
 
 use crate::support::{
     PATIENCE, Scratch, children, ends_within, processes_in, program, run, running, server, servers,

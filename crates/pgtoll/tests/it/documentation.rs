@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pgtoll_bench::{ExpectSpec, Experiment};
+use pgtoll_measure::{ExpectSpec, Experiment};
 use pgtoll_record::{
     BalanceRecord, BridgeRecord, ChecksumsRecord, CorruptRecord, CorruptionRecord, DrillRecord,
     Examination, ExchangeRecord, Expectation, ExperimentList, FailoverRecord, FindingCode,
@@ -50,7 +50,7 @@ fn check_json(name: &str, schema: &serde_json::Value) {
 #[test]
 fn generated_schemas() {
     check_json("record", &pgtoll_record::line_schema());
-    check_json("experiment", &pgtoll_bench::experiment_schema());
+    check_json("experiment", &pgtoll_measure::experiment_schema());
     let mut names = BTreeSet::from(["record", "experiment"].map(str::to_owned));
     names.extend([
         check_schema::<BalanceRecord>(),
@@ -203,7 +203,7 @@ fn runs(directory: &Path, name: &str) -> Vec<(String, Run)> {
 
 /// Built-in experiments in their order, others after them.
 fn place(experiment: &str) -> usize {
-    let mut names = pgtoll_bench::BUILT_IN.iter();
+    let mut names = pgtoll_measure::BUILT_IN.iter();
     names.position(|(name, _)| *name == experiment).unwrap_or(usize::MAX)
 }
 

@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
-use pgtoll_interrupt::Interrupt;
+use pgtoll_system::Interrupt;
 use serde_json::Value;
 
 use crate::support::{Ran, Scratch, all_servers, pgtoll, pid_of, run, server, servers};

@@ -6,8 +6,8 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use pgtoll_cluster::StopMode;
-use pgtoll_interrupt::Interrupt;
 use pgtoll_store::{Store, StoreUrl};
+use pgtoll_system::Interrupt;
 use serde_json::Value;
 
 use crate::drill::{Drilled, contents, segments, verdicts};

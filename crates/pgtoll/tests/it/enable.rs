@@ -13,7 +13,7 @@ use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
 use pgtoll_datadir::control_file;
-use pgtoll_interrupt::Interrupt;
+use pgtoll_system::Interrupt;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use pgtoll_cluster::{Cluster, Guard, StopMode};
-use pgtoll_interrupt::Interrupt;
 use pgtoll_store::{Store, StoreUrl};
+use pgtoll_system::Interrupt;
 use serde_json::Value;
 
 use crate::fleet::{comparable, found, json};

@@ -10,8 +10,8 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{FindingClass, PatrolBlock, PatrolRecord};
+use pgtoll_system::Interrupt;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 

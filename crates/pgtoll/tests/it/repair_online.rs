@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
 use pgtoll_format::{PageKind, SplitMix64};
-use pgtoll_interrupt::Interrupt;
+use pgtoll_system::Interrupt;
 use serde_json::Value;
 
 use crate::repair::{

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
-use pgtoll_interrupt::Interrupt;
+use pgtoll_system::Interrupt;
 
 use crate::repair::{
     HOT, check_checksums, classes, cluster, content, damage, lsn, next_value, open, paths,

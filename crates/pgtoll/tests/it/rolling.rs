@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pgtoll_cluster::{Cluster, Guard, Installation};
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::trials::{
     ROLLING_SERIES_SCHEMA, RollingSeriesHeader, RollingSeriesLine, RollingSeriesRun,
 };
 use pgtoll_record::{JudgeRecord, RollingOutcome, RollingRecord};
+use pgtoll_system::Interrupt;
 
 use crate::support::{
     PATIENCE, Scratch, is_long, pgtoll_for_all, server, servers, servers_in_turn,
@@ -435,7 +435,7 @@ fn a_series_of_runs_and_of_switchovers_by_hand() {
         command: format!(
             "PGTOLL_ROLLING_RUNS={runs} cargo test -p pgtoll --features manual-tests --test it rolling::a_series -- --nocapture"
         ),
-        host: pgtoll_bench::host(&std::env::temp_dir()).unwrap(),
+        host: pgtoll_measure::host(&std::env::temp_dir()).unwrap(),
     })));
     for server in servers() {
         let scratch = Scratch::new();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pgtoll_cluster::Cluster;
-use pgtoll_load::{BUILT_IN, Client, LoadError, Mix, Script};
+use pgtoll_workload::{BUILT_IN, Client, LoadError, Mix, Script};
 
 use crate::support::{Ran, Scratch, program, run, running, servers};
 

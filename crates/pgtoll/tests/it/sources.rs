@@ -120,7 +120,7 @@ fn only_alter_writes_to_data_directories() {
         // Manual pages.
         "pgtoll/src/commands/package.rs:",
         // The one way to write files of pgtoll's own: `Draft` and its relatives.
-        "pgtoll-files/src/draft.rs:",
+        "pgtoll-system/src/draft.rs:",
     ];
     for name in crates().iter().filter(|name| *name != "pgtoll-alter") {
         let mut found = lines_with(&sources(name), &WRITING);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{User, geteuid};
 use pgtoll_cluster::{Cluster, Finder, Guard, GuardOptions, Installation, ServerUser};
-use pgtoll_interrupt::Interrupt;
+use pgtoll_system::Interrupt;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 

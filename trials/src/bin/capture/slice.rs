@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use pgtoll_cluster::{Cluster, Guard, ProgramSignal};
-use pgtoll_load::{Crowd, Mix, Script, Until};
 use pgtoll_record::trials::BenchLoad;
 use pgtoll_trials::beside;
 use pgtoll_wire::{Connection, Dsn};
+use pgtoll_workload::{Crowd, Mix, Script, Until};
 
 pub(crate) const DATABASE: &str = "postgres";
 /// The capture's name among the guard's programs.

@@ -81,7 +81,7 @@ fn bench(arguments: &Arguments) -> anyhow::Result<bool> {
     let command = format!(
         "cargo xtask bench checksum --repetitions {repetitions} --memory {memory} --seed {seed}"
     );
-    let host = pgtoll_bench::host(Path::new("."))?;
+    let host = pgtoll_measure::host(Path::new("."))?;
     let best = Kernel::best().name();
     let header = BenchHeader {
         best: Some(best.to_owned()),

@@ -21,8 +21,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Parser;
-use pgtoll_bench::Experiment;
 use pgtoll_cluster::Installation;
+use pgtoll_measure::Experiment;
 use pgtoll_record::trials::{
     BENCH_DESIGN_SCHEMA, DesignHeader, DesignLine, DesignSummary, DesignTrial,
 };
@@ -143,7 +143,7 @@ fn header(
         mean_span_seconds: bursts::MEAN_SPAN.as_secs_f64(),
         scale: site.experiment.scale,
         server: server_name(&site.installation),
-        host: pgtoll_bench::host(&site.guard.base)?,
+        host: pgtoll_measure::host(&site.guard.base)?,
     })
 }
 

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use nix::sys::resource::{UsageWho, getrusage};
 use pgtoll_cluster::{ClusterError, Guard, GuardOptions};
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::trials::DesignNeighbours;
+use pgtoll_system::Interrupt;
 use serde::{Deserialize, Serialize};
 
 use crate::bursts::Bursts;

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use pgtoll_bench::Experiment;
 use pgtoll_cluster::{GuardOptions, Installation};
-use pgtoll_interrupt::Interrupt;
+use pgtoll_measure::Experiment;
+use pgtoll_system::Interrupt;
 
 use crate::neighbours::Neighbours;
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use pgtoll_bench::{Choices, Experiment, Plan, Progress, RECORD_FILE};
+use pgtoll_measure::{Choices, Experiment, Plan, Progress, RECORD_FILE};
 use pgtoll_record::trials::{DesignEstimate, DesignNeighbours, DesignSliced};
 use pgtoll_record::{Metric, Run, RunResult};
 use pgtoll_stats::median;
@@ -99,7 +99,7 @@ fn choices(round_time: Duration, seed: u64) -> Choices {
 fn run(site: &Site, plan: &Plan, name: &str, seed: u64) -> anyhow::Result<(Run, DesignNeighbours)> {
     let output = site.records.join(name);
     fs::create_dir_all(&output).with_context(|| format!("make {}", output.display()))?;
-    let site_of_run = pgtoll_bench::Site {
+    let site_of_run = pgtoll_measure::Site {
         installation: &site.installation,
         guard: &site.guard,
         interrupt: &site.interrupt,
@@ -112,7 +112,7 @@ fn run(site: &Site, plan: &Plan, name: &str, seed: u64) -> anyhow::Result<(Run, 
     let mut neighbours = site.neighbours(seed)?;
     let mut gone = Ok(());
     let mut first = true;
-    let measured = pgtoll_bench::measure(plan, &site_of_run, &mut |event| {
+    let measured = pgtoll_measure::measure(plan, &site_of_run, &mut |event| {
         if matches!(event, Progress::Block { .. }) && std::mem::take(&mut first) {
             gone = neighbours.go();
         }

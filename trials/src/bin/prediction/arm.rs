@@ -8,8 +8,6 @@ use std::time::Duration;
 use anyhow::Context as _;
 use pgtoll_cluster::{Cluster, Guard, Installation, ServerProcesses, StopMode};
 use pgtoll_format::{Lsn, MajorFacts, ServerVersion};
-use pgtoll_interrupt::Interrupt;
-use pgtoll_load::{Crowd, Until};
 use pgtoll_model::{Geometry, ImageCompression, Schedule, Settings};
 use pgtoll_observe::{ClusterCpu, ServerCounters};
 use pgtoll_record::ImageCause;
@@ -18,12 +16,14 @@ use pgtoll_record::trials::{
     PredictionTrialRegime as Regime, PredictionTrialRights as Rights, PredictionTrialRun,
     PredictionTrialWorkload as Workload,
 };
+use pgtoll_system::Interrupt;
 use pgtoll_trials::settings;
 use pgtoll_wal::{
     Compressing, Question, SegmentFile, WalStatistics, WhatIfCollector, first_header,
     scan_range_with,
 };
 use pgtoll_wire::Connection;
+use pgtoll_workload::{Crowd, Until};
 
 use crate::census::{Written, census, statements_dirtied, written};
 use crate::program::{Program, ProgramAnswer};

@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use pgtoll_cluster::{Cluster, Guard, StopMode};
 use pgtoll_format::Lsn;
-use pgtoll_interrupt::Interrupt;
 use pgtoll_observe::CpuSample;
 use pgtoll_record::trials::{
     PredictionTrialAnswer as Answer, PredictionTrialArm as Arm, PredictionTrialCycle as Cycle,
     PredictionTrialRegime as Regime, PredictionTrialRights as Rights, PredictionTrialRun as Run,
     PredictionTrialWorkload as Workload,
 };
+use pgtoll_system::Interrupt;
 use pgtoll_trials::settings;
 
 use crate::arm::{Extent, Session, Templates, all_settings, parts, read_wal, wal_end};

@@ -2,8 +2,8 @@
 
 use anyhow::Context as _;
 use pgtoll_cluster::{Cluster, Guard};
-use pgtoll_load::{Mix, Script};
 use pgtoll_record::trials::{PredictionTrialRegime as Regime, PredictionTrialWorkload as Workload};
+use pgtoll_workload::{Mix, Script};
 
 use crate::program::MONITOR;
 

@@ -97,7 +97,7 @@ fn handicapped(multiple: u32) -> String {
 mod tests {
     use std::path::Path;
 
-    use pgtoll_bench::Experiment;
+    use pgtoll_measure::Experiment;
 
     use super::*;
 

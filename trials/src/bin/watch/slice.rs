@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use pgtoll_cluster::Cluster;
-use pgtoll_interrupt::Interrupt;
-use pgtoll_load::{BUILT_IN, Crowd, Mix, Script, Until};
 use pgtoll_predict::{WatchPlan, watch};
 use pgtoll_record::trials::BenchLoad;
+use pgtoll_system::Interrupt;
 use pgtoll_wire::{Connection, Dsn};
+use pgtoll_workload::{BUILT_IN, Crowd, Mix, Script, Until};
 
 pub(crate) const DATABASE: &str = "postgres";
 const SCRIPT: &str = "tpcb-like";

@@ -15,12 +15,12 @@ use anyhow::Context as _;
 use clap::Parser;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use pgtoll_cluster::{Guard, Installation};
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::trials::WhatIfTrialKind as Kind;
 use pgtoll_record::trials::{
     WHATIF_TRIAL_SCHEMA, WhatIfTrialCompression, WhatIfTrialHeader, WhatIfTrialLine,
     WhatIfTrialPrediction, WhatIfTrialSetting, WhatIfTrialWorkload,
 };
+use pgtoll_system::Interrupt;
 use pgtoll_trials::{Recorder, TrialSite, installation, print, say};
 use serde::{Deserialize, Serialize};
 

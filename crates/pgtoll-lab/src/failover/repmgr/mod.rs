@@ -12,8 +12,8 @@ use std::time::{Duration, SystemTime};
 use pgtoll_cluster::{
     Cluster, Guard, Pgbouncer, Repmgr, RepmgrNode, RepmgrSettings, RunningPgbouncer,
 };
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{FailoverDetector, FailoverFault, FailoverRun, ThirdNode};
+use pgtoll_system::Interrupt;
 use pgtoll_wire::Dsn;
 
 use self::hook::{
@@ -25,7 +25,7 @@ use self::third::{AHEAD, Third};
 use self::witness::Witness;
 pub(super) use self::witness::template as witness_template;
 use super::RepmgrPrograms;
-use super::context::{DATABASE, NODES, RunContext, THIRD, WITNESS, lock};
+use super::context::{DATABASE, NODES, RunContext, THIRD, WITNESS};
 use super::error::FailoverError;
 use super::partition::{is_cut, judge_sides};
 use super::rejoin_steps::RejoinSteps;
@@ -67,7 +67,7 @@ impl RepmgrTopology {
         detector: FailoverDetector,
     ) -> Result<Self, FailoverError> {
         let repmgr = &programs.repmgr;
-        let mut guard = lock(context.guard);
+        let mut guard = pgtoll_system::lock(context.guard);
         let primary = StartedPrimary::start(context, &mut guard, fault)?;
         write_notification(&mut guard)?;
         let [of_first, of_second] = NODES.map(|name| settings(&guard, name, detector));
@@ -146,7 +146,7 @@ impl RepmgrTopology {
         let began = began.text("now")?.to_owned();
         let watching = self.watching_nodes();
         for node in &watching {
-            node.start_daemon(&mut lock(&self.pair.guard))?;
+            node.start_daemon(&mut pgtoll_system::lock(&self.pair.guard))?;
         }
         self.supervisor = Some(Supervisor::begin(&self.pair.guard, &watching));
         // Each says in the primary's table that it watches.
@@ -223,7 +223,8 @@ impl Topology for RepmgrTopology {
 
     fn fault_site(&self) -> Result<FaultSite, FailoverError> {
         let pair = &self.pair;
-        let hook = lock(&pair.guard).directory().join(hook_name(pair.standby.name()));
+        let hook =
+            pgtoll_system::lock(&pair.guard).directory().join(hook_name(pair.standby.name()));
         let witness_link = self.witness.as_ref().map(|witness| witness.link.clone());
         Ok(FaultSite {
             guard: pair.guard.clone(),
@@ -256,7 +257,7 @@ impl Topology for RepmgrTopology {
     }
 
     fn report(&self, run: &mut FailoverRun, began: SystemTime) {
-        let mut guard = lock(&self.pair.guard);
+        let mut guard = pgtoll_system::lock(&self.pair.guard);
         let path = guard.directory().join(EVENTS);
         // As the servers' user: it could have put a link there.
         let printed = guard.run(Path::new("cat"), &[&path.to_string_lossy()]);
@@ -277,7 +278,7 @@ impl Topology for RepmgrTopology {
     /// Ends repmgrd beside both servers; what had ended before is no error.
     fn end_watch(&mut self) -> u32 {
         let restarts = self.supervisor.take().map_or(0, Supervisor::end);
-        let mut guard = lock(&self.pair.guard);
+        let mut guard = pgtoll_system::lock(&self.pair.guard);
         for node in self.watching_nodes() {
             let _ = guard.reap(node.daemon(), Duration::ZERO);
         }
@@ -295,7 +296,7 @@ impl Topology for RepmgrTopology {
         if self.is_watched() {
             let upstream = format!("--upstream-node-id={}", node_id(self.pair.standby.name()));
             let arguments = ["standby", "register", "--force", &upstream];
-            self.nodes[0].run(&mut lock(&self.pair.guard), &arguments)?;
+            self.nodes[0].run(&mut pgtoll_system::lock(&self.pair.guard), &arguments)?;
             steps.done("registered");
         }
         Ok(())
@@ -309,7 +310,7 @@ impl Topology for RepmgrTopology {
         self.pair.exchange_roles(context)?;
         self.nodes.reverse();
         for pooler in &self.poolers {
-            self.pgbouncer.restart_ended(&mut lock(&self.pair.guard), pooler)?;
+            self.pgbouncer.restart_ended(&mut pgtoll_system::lock(&self.pair.guard), pooler)?;
             wait_for_pooler(pooler, context.interrupt)?;
         }
         self.start_daemons(context.interrupt)
@@ -318,7 +319,7 @@ impl Topology for RepmgrTopology {
     fn remove(mut self: Box<Self>) -> Result<(), FailoverError> {
         self.end_watch();
         let guard = self.pair.guard.clone();
-        let mut guard = lock(&guard);
+        let mut guard = pgtoll_system::lock(&guard);
         for pooler in &self.poolers {
             pooler.remove(&mut guard)?;
         }

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use pgtoll_cluster::{Guard, RepmgrNode};
 
-use crate::failover::context::lock;
 use crate::failover::site::Abandoned;
 
 /// Looks at daemons on a thread of its own until it is ended.
@@ -31,7 +30,7 @@ impl Supervisor {
             let mut restarts = 0;
             while stopped.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
                 for node in &nodes {
-                    restarts += u32::from(restart(&mut lock(&guard), node, &seen));
+                    restarts += u32::from(restart(&mut pgtoll_system::lock(&guard), node, &seen));
                 }
             }
             restarts

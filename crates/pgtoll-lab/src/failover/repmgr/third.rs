@@ -8,12 +8,12 @@ use pgtoll_cluster::{Cluster, ClusterError, Guard, Repmgr, RepmgrNode, RepmgrSet
 use pgtoll_record::{FailoverRejoin, ThirdNode};
 
 use super::node_id;
-use crate::error_words;
-use crate::failover::context::{RunContext, THIRD, lock};
+use crate::failover::context::{RunContext, THIRD};
 use crate::failover::error::FailoverError;
 use crate::failover::rejoin_steps::{RejoinSteps, STREAMING};
 use crate::failover::servers::{named, wait_for_streaming};
 use crate::failover::topology::ServerPair;
+use pgtoll_system::error_chain;
 
 /// How much later the first standby has WAL.
 pub(super) const AHEAD: Duration = Duration::from_millis(50);
@@ -51,7 +51,7 @@ impl Third {
         if third.refused.is_some() || third.past_fork_bytes.is_none_or(|bytes| bytes > 0) {
             third.rejoin = Some(self.rewind(context, pair));
         } else if let Err(error) = wait_for_streaming(new, &self.cluster, context.interrupt) {
-            third.refused = Some(error_words(&error));
+            third.refused = Some(error_chain(&error));
         }
         third
     }
@@ -82,10 +82,10 @@ impl Third {
     fn refusal(&self, pair: &ServerPair) -> Option<String> {
         let upstream = format!("--upstream-node-id={}", node_id(pair.standby.name()));
         let arguments = ["standby", "follow", &upstream];
-        match self.node.run(&mut lock(&pair.guard), &arguments) {
+        match self.node.run(&mut pgtoll_system::lock(&pair.guard), &arguments) {
             Ok(_) => None,
             Err(ClusterError::Program { output, .. }) => Some(reasons(&output)),
-            Err(error) => Some(error_words(&error)),
+            Err(error) => Some(error_chain(&error)),
         }
     }
 
@@ -95,7 +95,7 @@ impl Third {
         let seconds = steps.at(STREAMING);
         FailoverRejoin {
             seconds,
-            error: returned.err().map(|error| error_words(&error)),
+            error: returned.err().map(|error| error_chain(&error)),
             steps: steps.events,
             ..FailoverRejoin::default()
         }
@@ -109,7 +109,7 @@ impl Third {
     ) -> Result<(), FailoverError> {
         let new = &pair.standby;
         {
-            let mut guard = lock(&pair.guard);
+            let mut guard = pgtoll_system::lock(&pair.guard);
             self.cluster.stop(&mut guard, StopMode::Fast)?;
             steps.done("stopped");
             self.cluster.rewind(&mut guard, new)?;
@@ -122,7 +122,7 @@ impl Third {
         steps.done(STREAMING);
         let upstream = format!("--upstream-node-id={}", node_id(new.name()));
         let arguments = ["standby", "register", "--force", &upstream];
-        self.node.run(&mut lock(&pair.guard), &arguments)?;
+        self.node.run(&mut pgtoll_system::lock(&pair.guard), &arguments)?;
         Ok(())
     }
 

@@ -167,7 +167,7 @@ fn of_relation(
 fn kind(arguments: &CorruptArguments, block: u64, block_bytes: usize) -> anyhow::Result<Damage> {
     let older = || -> anyhow::Result<Vec<u8>> {
         let path = arguments.older.as_ref().context("--older is missing")?;
-        let file = pgtoll_files::open(path).with_context(|| format!("read {}", path.display()))?;
+        let file = pgtoll_system::open(path).with_context(|| format!("read {}", path.display()))?;
         let mut page = vec![0; block_bytes];
         file.read_exact_at(&mut page, block * block_bytes as u64)
             .with_context(|| format!("read block {block} of the older file"))?;

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use pgtoll_alter::{DamagePlan, Hold, HoldPolicy, any_block, any_block_where, become_owner_of};
 use pgtoll_datadir::{DataDirectory, Names, RelationFile};
 use pgtoll_format::{ControlFile, RelationFork};
-use pgtoll_interrupt::Interrupt;
+use pgtoll_system::Interrupt;
 use pgtoll_verify::{RunningServer, Unsettled};
 
 use crate::arguments::CorruptArguments;

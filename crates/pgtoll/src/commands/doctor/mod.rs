@@ -3,10 +3,10 @@
 mod null;
 
 use anyhow::Context as _;
-use pgtoll_bench::fitness::{self, IntervalFacts, Surroundings, Watch};
 use pgtoll_cluster::{Finder, Guard, GuardOptions, ServerUser};
-use pgtoll_interrupt::Interrupt;
+use pgtoll_measure::fitness::{self, IntervalFacts, Surroundings, Watch};
 use pgtoll_record::{Calibration, EXAMINATION_SCHEMA, Examination, Host, Status};
+use pgtoll_system::Interrupt;
 
 use crate::arguments::DoctorArguments;
 use crate::calibration;
@@ -28,7 +28,7 @@ pub(crate) fn run(arguments: &DoctorArguments, printer: &mut Printer) -> anyhow:
     // Whether servers could be made there at all: what cannot work is reported as by `measure`.
     Guard::begin(&guard, &interrupt)?.finish()?;
     let watch = Watch::new(&work_dir, &interrupt, &mut |name| printer.stage(name))?;
-    let host = pgtoll_bench::host(&work_dir)?;
+    let host = pgtoll_measure::host(&work_dir)?;
     let calibration = calibration::twins(&host).calibration();
     let findings = fitness::findings(&Surroundings {
         guard: &guard,

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use pgtoll_bench::{Plan, Site, null};
 use pgtoll_cluster::GuardOptions;
 use pgtoll_format::shell_quoted;
-use pgtoll_interrupt::Interrupt;
+use pgtoll_measure::{Plan, Site, null};
 use pgtoll_record::{NullRuns, RunResult};
+use pgtoll_system::Interrupt;
 
 use crate::arguments::DoctorArguments;
 use crate::calibration;
@@ -49,7 +49,7 @@ pub(super) fn run(
             interrupt,
             output: &output,
             name: None,
-            calibration: calibration::twins(&pgtoll_bench::host(&guard.base)?).calibration(),
+            calibration: calibration::twins(&pgtoll_measure::host(&guard.base)?).calibration(),
             pgtoll: env!("CARGO_PKG_VERSION"),
             command: command(&plan, arguments),
         };

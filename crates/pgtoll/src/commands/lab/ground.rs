@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use pgtoll_cluster::{Guard, GuardOptions, Installation, ServerUser};
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::Host;
+use pgtoll_system::Interrupt;
 
 use crate::commands::measure::tell_leftovers;
 use crate::commands::{absolute, measure};
@@ -42,7 +42,7 @@ impl LabGround {
     /// What starts servers, and the machine.
     pub(super) fn guard(&self) -> anyhow::Result<(Guard, Host)> {
         let options = GuardOptions::of_this_program(self.work_dir.clone(), self.user.clone());
-        Ok((Guard::begin(&options, &self.interrupt)?, pgtoll_bench::host(&self.work_dir)?))
+        Ok((Guard::begin(&options, &self.interrupt)?, pgtoll_measure::host(&self.work_dir)?))
     }
 }
 

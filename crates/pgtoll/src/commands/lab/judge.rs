@@ -5,10 +5,10 @@ use std::io::{IsTerminal as _, stdin};
 use anyhow::Context as _;
 use pgtoll_cluster::UserCommand;
 use pgtoll_format::TimeSpan;
-use pgtoll_interrupt::Interrupt;
 use pgtoll_lab::{JudgeFault, JudgeFaultEnd, JudgePlan, JudgeProgress, conclude, judge};
 use pgtoll_record::{JudgeRecord, Status};
 use pgtoll_report::{RecordKind, TableOptions};
+use pgtoll_system::Interrupt;
 
 use crate::again;
 use crate::arguments::LabJudgeArguments;

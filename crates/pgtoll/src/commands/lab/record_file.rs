@@ -18,7 +18,7 @@ pub(super) fn earlier_record<R: DeserializeOwned>(
 ) -> anyhow::Result<Option<R>> {
     let Some(file) = file.filter(|file| file.exists()) else { return Ok(None) };
     let context = || format!("read {}", file.display());
-    let text = pgtoll_files::read_to_string(file, RECORD_BYTES_MAX).with_context(context)?;
+    let text = pgtoll_system::read_to_string(file, RECORD_BYTES_MAX).with_context(context)?;
     let record: R = serde_json::from_str(&text).map_err(|_| {
         let message = format!("{} is not a record of {command}", file.display());
         Usage::error(message, "name a new file")

@@ -10,7 +10,7 @@ use pgtoll_cluster::{
     EngineSurvey, Finder, Guard, GuardOptions, ServerUser, TESTED_ENGINES, apt_install, apt_line,
     is_debian,
 };
-use pgtoll_interrupt::Interrupt;
+use pgtoll_system::Interrupt;
 
 use crate::arguments::LabSetupArguments;
 use crate::mistakes::Usage;

@@ -2,11 +2,11 @@
 
 use anyhow::Context as _;
 use pgtoll_cluster::UserCommand;
-use pgtoll_interrupt::Interrupt;
 use pgtoll_lab::{DamageWatchPlan, DamageWatchProgress, watch};
 use pgtoll_record::{
     PageCondition, PrintedRecord as _, Status, WatchAction, WatchRecord, WatchedPage,
 };
+use pgtoll_system::Interrupt;
 use pgtoll_wire::masked;
 
 use crate::again;

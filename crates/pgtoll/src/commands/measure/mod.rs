@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use pgtoll_bench::{
-    BUILT_IN, BenchError, Choices, Experiment, InterimEstimate, OwnWork, Plan, Progress,
-    RECORD_FILE, SettingsOfServer, Site, null, over_budget, reason_to_skip, too_coarse_for,
-};
 use pgtoll_cluster::{Finder, GuardOptions, Installation, ServerPackage, ServerUser, leftovers};
 use pgtoll_estimate::{Threshold, Twins};
 use pgtoll_format::{MajorFacts, TimeSpan, facts_of_major};
-use pgtoll_interrupt::Interrupt;
+use pgtoll_measure::{
+    BUILT_IN, BenchError, Choices, Experiment, InterimEstimate, OwnWork, Plan, Progress,
+    RECORD_FILE, SettingsOfServer, Site, null, over_budget, reason_to_skip, too_coarse_for,
+};
 use pgtoll_record::{ExperimentList, Overview, PlanRecord, RunResult, Status};
 use pgtoll_report::{Format, RecordKind, ReportedRecord, TableOptions};
+use pgtoll_system::Interrupt;
 use pgtoll_wire::Dsn;
 
 use crate::again::{self, Resolved};
@@ -150,7 +150,7 @@ impl Workplace<'_> {
             interrupt: &self.interrupt,
             output,
             name: asked.run_name.clone(),
-            calibration: calibration::twins(&pgtoll_bench::host(&self.guard.base)?).calibration(),
+            calibration: calibration::twins(&pgtoll_measure::host(&self.guard.base)?).calibration(),
             pgtoll: env!("CARGO_PKG_VERSION"),
             command: command(asked, self.arguments),
         };
@@ -195,7 +195,7 @@ fn asked(
         }
     }
     let thresholds = thresholds::of_plans(&arguments.fail_if, plans.iter().map(|(_, plan)| plan))?;
-    let host = pgtoll_bench::host(&absolute(&arguments.work_dir)?);
+    let host = pgtoll_measure::host(&absolute(&arguments.work_dir)?);
     let twins = host.map(|host| calibration::twins(&host)).unwrap_or_default();
     let asked = plans.into_iter().zip(thresholds);
     let asked = asked.map(|((name, plan), thresholds)| PlannedExperiment {
@@ -240,7 +240,7 @@ pub(crate) fn record(
     site: &Site<'_>,
     printer: &mut Printer,
 ) -> Result<(), BenchError> {
-    let outcome = pgtoll_bench::measure(plan, site, &mut |event| {
+    let outcome = pgtoll_measure::measure(plan, site, &mut |event| {
         panic_if_told(event);
         show(event, plan, site.guard.keep, printer);
     });

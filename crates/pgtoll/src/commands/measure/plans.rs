@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use pgtoll_bench::{BUILT_IN, Plan, planned_run};
 use pgtoll_cluster::ServerUser;
+use pgtoll_measure::{BUILT_IN, Plan, planned_run};
 use pgtoll_record::{
     EXPERIMENTS_SCHEMA, ExperimentList, ListedExperiment, PLAN_SCHEMA, PlanRecord,
 };

@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use pgtoll_bench::{BenchError, RECORD_FILE};
 use pgtoll_estimate::{overview_experiment, overview_headline};
+use pgtoll_measure::{BenchError, RECORD_FILE};
 use pgtoll_record::{EndStatus, OVERVIEW_SCHEMA, Overview, OverviewExperiment, Status};
 use pgtoll_report::{Format, ReportedRecord as _, overview_text};
 
@@ -35,7 +35,7 @@ pub(super) fn run(
         pgtoll: env!("CARGO_PKG_VERSION").to_owned(),
         name: arguments.name.clone(),
         started: jiff::Timestamp::now().to_string(),
-        host: pgtoll_bench::host(&workplace.guard.base)?,
+        host: pgtoll_measure::host(&workplace.guard.base)?,
         version: workplace.installation.version.clone(),
         headline: None,
         experiments: asked.iter().map(not_begun).collect(),

@@ -10,9 +10,9 @@ use anyhow::Context as _;
 use pgtoll_alter::{DamagedBlock, REPAIR_BLOCKS_MAX};
 use pgtoll_datadir::{DataDirectory, Names};
 use pgtoll_format::{ForkNumber, RelFileLocator, RelationFork};
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{FindingClass, FindingKind, VerificationOutcome, VerificationRecord};
 use pgtoll_report::FinishedRecord;
+use pgtoll_system::Interrupt;
 use pgtoll_verify::{Patience, RealPauses, Verification, VerifySettings};
 
 use super::{Running, Target};

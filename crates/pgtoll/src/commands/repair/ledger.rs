@@ -18,7 +18,7 @@ pub(super) struct Ledger {
 impl Ledger {
     /// Opens it, before pgtoll becomes the data directory's owner.
     pub(super) fn open(path: &Path) -> anyhow::Result<Self> {
-        let file = pgtoll_files::open_append_private(path).map_err(|error| {
+        let file = pgtoll_system::open_append_private(path).map_err(|error| {
             let hint = "no page was written; name another file with --ledger";
             Usage::error(format!("write {}: {error}", path.display()), hint)
         })?;

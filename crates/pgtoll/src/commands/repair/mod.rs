@@ -16,9 +16,9 @@ use pgtoll_alter::{
 };
 use pgtoll_datadir::{Attached, DataDirectory, Names};
 use pgtoll_format::RelationFork;
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{Provenance, REPAIR_SCHEMA, RepairOutcome, RepairRecord, Status};
 use pgtoll_report::{RecordKind, TableOptions};
+use pgtoll_system::Interrupt;
 use pgtoll_verify::{RunningServer, ServerAnswer, Witness as _};
 use pgtoll_wire::Dsn;
 
@@ -246,10 +246,7 @@ fn not_made(error: &RepairError, undo_file: Option<&Path>) -> anyhow::Error {
         // It would undo nothing.
         let _ = fs::remove_file(path);
     }
-    let message = std::iter::successors(Some(error as &dyn std::error::Error), |of| of.source())
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(": ");
+    let message = pgtoll_system::error_chain(error);
     Usage::error(message, "no page was written; name files elsewhere with --undo-file and --ledger")
 }
 

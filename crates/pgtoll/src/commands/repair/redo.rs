@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pgtoll_alter::{RebuiltPages, RedoPlan, RedoRefusal};
 use pgtoll_cluster::{Confinement, Finder, Guard, GuardOptions, ServerUser};
-use pgtoll_interrupt::Interrupt;
+use pgtoll_system::Interrupt;
 
 use crate::commands::absolute;
 use crate::test_hooks::show_if_told;
@@ -52,7 +52,7 @@ impl Redo<'_> {
         guard.reap(NAME, REPLAY_MAX)?;
         let log = guard.program_log(NAME);
         show_if_told(&log);
-        let log = pgtoll_files::read_to_string(&log, LOG_BYTES_MAX)?;
+        let log = pgtoll_system::read_to_string(&log, LOG_BYTES_MAX)?;
         let pages = plan.pages(&directory, &format!("PostgreSQL {}", found.version), &log);
         guard.finish()?;
         Ok(pages)

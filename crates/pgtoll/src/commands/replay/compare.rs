@@ -4,13 +4,13 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use pgtoll_cluster::{Guard, GuardOptions, ServerUser};
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{ReplayComparison, Status};
 use pgtoll_replay::{
     ArmSetup, ComparedArmPlan, ComparedSource, ComparisonPlan, ComparisonProgress, ComparisonSite,
     ReplaySettings, TWIN, check, compare,
 };
 use pgtoll_report::{RecordKind, ReportedRecord as _, TableOptions};
+use pgtoll_system::Interrupt;
 
 use super::workload;
 use crate::again::{self, Resolved};
@@ -41,7 +41,7 @@ pub(super) fn run(
     let site = ComparisonSite {
         sources,
         guard: Guard::begin(&options, &interrupt)?,
-        host: pgtoll_bench::host(&work_dir)?,
+        host: pgtoll_measure::host(&work_dir)?,
         interrupt: &interrupt,
         interruption: waits.interruption(),
     };
@@ -117,7 +117,7 @@ fn directories(arguments: &ReplayCompareArguments) -> anyhow::Result<Vec<&Path>>
 
 /// The major version of a data directory, if it is one.
 fn version_of(data: &Path) -> Option<String> {
-    let version = pgtoll_files::read(&data.join("PG_VERSION"), 64).ok()?;
+    let version = pgtoll_system::read(&data.join("PG_VERSION"), 64).ok()?;
     Some(String::from_utf8_lossy(&version).trim().to_owned())
 }
 

@@ -8,14 +8,14 @@ use std::io::{BufWriter, Read};
 use std::path::Path;
 
 use anyhow::Context as _;
-use pgtoll_files::Draft;
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{LogExamination, ReplayRecord, Status};
 use pgtoll_replay::{
     CapturedPart, CapturedWorkload, LogInput, PlanHeader, PlanWriter, Redactor, ReplayError,
     ReplaySettings, check, examination, read_logs, read_logs_in_parts, replay, replay_record,
 };
 use pgtoll_report::{RecordKind, ReportedRecord as _, TableOptions};
+use pgtoll_system::Draft;
+use pgtoll_system::Interrupt;
 use pgtoll_wal::Packing;
 
 use crate::again;

@@ -4,13 +4,13 @@ use std::fs::File;
 use std::io::{BufWriter, ErrorKind};
 
 use anyhow::Context as _;
-use pgtoll_files::create_private;
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{LogExamination, Provenance, Status};
 use pgtoll_replay::{
     CaptureProgress, CapturedWorkload, ReplayError, WireCapture, WireCaptured, check, examination,
 };
 use pgtoll_report::{RecordKind, TableOptions};
+use pgtoll_system::Interrupt;
+use pgtoll_system::create_private;
 use pgtoll_wire::ClientListener;
 
 use crate::again;

@@ -16,7 +16,7 @@ use crate::mistakes::Usage;
 pub(super) fn directory(path: &Path) -> Option<PathBuf> {
     if path.is_dir() {
         let has = |name: &str| path.join(name).exists();
-        return (has(OVERVIEW_FILE) && !has(pgtoll_bench::RECORD_FILE)).then(|| path.to_owned());
+        return (has(OVERVIEW_FILE) && !has(pgtoll_measure::RECORD_FILE)).then(|| path.to_owned());
     }
     let is_overview = path.is_file() && path.file_name().is_some_and(|of| of == OVERVIEW_FILE);
     is_overview.then(|| path.parent().unwrap_or(Path::new("")).to_owned())
@@ -43,7 +43,7 @@ const OVERVIEW_BYTES_MAX: u64 = 1 << 30;
 fn read(directory: &Path) -> anyhow::Result<Overview> {
     let path = directory.join(OVERVIEW_FILE);
     let context = || format!("read {}", path.display());
-    let text = pgtoll_files::read_to_string(&path, OVERVIEW_BYTES_MAX).with_context(context)?;
+    let text = pgtoll_system::read_to_string(&path, OVERVIEW_BYTES_MAX).with_context(context)?;
     let mut overview: Overview = serde_json::from_str(&text).with_context(context)?;
     if overview.schema != OVERVIEW_SCHEMA {
         let message = format!("{} is of schema {:?}", path.display(), overview.schema);

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use pgtoll_format::RelFileLocator;
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::VerificationRecord;
+use pgtoll_system::Interrupt;
 use pgtoll_verify::{TarBackup, TarChecks, verify_tars};
 
 use super::{only, report_progress, settings, wal_places};

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use pgtoll_datadir::{Attached, DataDirectory, DatadirError, Names};
 use pgtoll_format::RelFileLocator;
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::VerificationRecord;
+use pgtoll_system::Interrupt;
 use pgtoll_verify::{
     DirectFiles, Files, ManifestChecksums, MappedFiles, Patience, RealPauses, ResumeJournal,
     RunningServer, Storage, Verification, Verified,

@@ -7,9 +7,9 @@ use pgtoll_cluster::{GuardOptions, ServerUser};
 use pgtoll_drill::{DrillError, DrillOptions, DrillPlan, DrillSource, DrillStep, SourceSearch};
 use pgtoll_fleet::{BackupChoice, FleetError, stored_backup};
 use pgtoll_format::shell_quoted;
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{DrillRecord, FleetLayout, Status};
 use pgtoll_report::{RecordKind, TableOptions, printable};
+use pgtoll_system::Interrupt;
 
 use super::cores;
 use crate::again;

@@ -16,9 +16,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 use pgtoll_datadir::Names;
 use pgtoll_format::{ByteSize, RelFileLocator, TimeSpan};
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{Status, VerificationRecord};
 use pgtoll_report::{RecordKind, TableOptions};
+use pgtoll_system::Interrupt;
 use pgtoll_verify::{VerifyProgress, VerifySettings, WalPlace};
 
 use crate::arguments::VerifyArguments;

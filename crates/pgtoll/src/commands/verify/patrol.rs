@@ -9,9 +9,9 @@ use anyhow::Context as _;
 use jiff::Timestamp;
 use pgtoll_datadir::{Attached, DataDirectory};
 use pgtoll_format::{ByteSize, TimeSpan};
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{PatrolRecord, Status};
 use pgtoll_report::{FinishedRecord, Format, RecordKind, TableOptions};
+use pgtoll_system::Interrupt;
 use pgtoll_verify::{
     PatrolClock, PatrolFile, PatrolSettings, PatrolledDirectory, RunningSettings, VerifySettings,
     patrol, rate_in_time,

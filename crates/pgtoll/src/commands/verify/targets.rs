@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use pgtoll_datadir::{Attached, DataDirectory};
 use pgtoll_fleet::{BackupChoice, stored_tars};
-use pgtoll_interrupt::Interrupt;
 use pgtoll_store::StoreUrl;
+use pgtoll_system::Interrupt;
 use pgtoll_verify::TarBackup;
 
 use super::{backup, online};

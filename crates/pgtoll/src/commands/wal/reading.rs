@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use pgtoll_format::Lsn;
-use pgtoll_interrupt::Interrupt;
+use pgtoll_system::Interrupt;
 use pgtoll_wal::{
     Archive, End, Gap, SegmentFile, WalRange, WalReadError, WalSummary, locate_range,
 };

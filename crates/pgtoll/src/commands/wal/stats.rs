@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use pgtoll_datadir::{Names, ServerNames, control_file, names_of_server};
-use pgtoll_interrupt::Interrupt;
 use pgtoll_record::{Status, WalStatisticsRecord};
 use pgtoll_report::{RecordKind, TableOptions};
+use pgtoll_system::Interrupt;
 use pgtoll_wal::{
     Contents, RelationNames, ServerError, WalSummary, scan, statistics_record, stream,
 };

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Context as _;
 use pgtoll_format::{Lsn, ServerVersion, WalFacts};
-use pgtoll_interrupt::Interrupt;
 use pgtoll_model::{AskedSettings, AskedValues, Geometry, Grid, GuessedSettings, SourceSettings};
 use pgtoll_record::{Status, WalWhatIfRecord};
 use pgtoll_report::{RecordKind, TableOptions};
+use pgtoll_system::Interrupt;
 use pgtoll_wal::{
     Answer, CheckpointSurvey, Compressing, End, Question, SegmentFile, WalReadError,
     WhatIfCollector, WhatIfSource, first_header, scan_range_with, stream_with, whatif_record,

@@ -1,0 +1,667 @@
+//! What exactly will run: settings resolved, disk and time told before anything starts.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use pgtoll_cluster::MemoryGroup;
+use pgtoll_format::{ByteSize, TimeSpan, conf};
+use pgtoll_record::{Design, Slicing};
+use pgtoll_workload::Mix;
+
+use crate::experiment::{SHORTEST_STEP, StepKind};
+use crate::units::nanoseconds;
+use crate::{ArmSpec, BenchError, Experiment, StepSpec, WorkloadSpec};
+
+/// What a user may choose; `None` leaves it to the experiment or to pgtoll.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Choices {
+    /// pgbench's scale factor.
+    pub scale: Option<u32>,
+    /// How long all may take, roughly.
+    pub budget: Option<Duration>,
+    /// The half-width of the intervals of server CPU at which a workload is done, as a ratio: 0.01
+    /// is 1 %. Then there are as many rounds as it takes, or as the budget allows.
+    pub precision: Option<f64>,
+    /// Rounds of each workload that is timed.
+    pub rounds: Option<u32>,
+    /// A round's length without restarts.
+    pub round_time: Option<Duration>,
+    /// A slice's length.
+    pub slice: Option<Duration>,
+    /// Repetitions of steps.
+    pub repetitions: Option<u32>,
+    /// A quick look: repetitions that nobody chose are fewer where there is no time, counted passes and steps' clients have a tenth of their transactions or time,
+    /// functions are not sampled, and workloads are left out, the last first, for which there is no
+    /// time.
+    pub brief: bool,
+    /// The seed of all random choices.
+    pub seed: u64,
+}
+
+/// What exactly will run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The experiment.
+    pub experiment: Experiment,
+    /// How rounds and repetitions lie.
+    pub design: Design,
+    /// How slices lie, by the names of the workloads that have some.
+    pub slicing: BTreeMap<String, Slicing>,
+    /// The half-width, as a ratio, at which a workload is done before its rounds are.
+    pub precision: Option<f64>,
+    /// The names of the workloads that are timed; the others are only counted.
+    pub timed: Vec<String>,
+    /// How long all may take; `None` when the length of rounds was chosen.
+    pub budget: Option<Duration>,
+    /// The names of the workloads for which a quick look has no time.
+    pub left_out: Vec<String>,
+    /// The seed of all random choices.
+    pub seed: u64,
+}
+
+/// What `measure` takes when nobody says otherwise.
+pub const BUDGET: Duration = Duration::from_secs(300);
+/// Long enough for many transactions, short against a neighbour's job.
+const SLICE: Duration = Duration::from_millis(50);
+/// A turn of operations: long against what it takes to suspend a server, short against what disturbs
+/// a machine.
+pub(crate) const TURN: Duration = Duration::from_millis(5);
+/// A program that makes load has to be stopped and its sessions be waited for.
+const COMMAND_SLICE: Duration = Duration::from_millis(200);
+/// A queue that a stall leaves behind has to be worked off in the same slice.
+const OPEN_LOOP_SLICE: Duration = Duration::from_secs(2);
+/// Caches that another arm's slice has filled are warm again after a few milliseconds.
+const LEAD_IN: Duration = Duration::from_millis(5);
+/// Beyond about this length the spread between rounds rules, and another round helps more.
+const LONGEST_ROUND: Duration = Duration::from_secs(20);
+/// A workload that cannot have rounds of this length is better left to a larger budget.
+const SHORTEST_ROUND: Duration = Duration::from_secs(8);
+/// A quick look is content with this.
+const SHORTEST_BRIEF_ROUND: Duration = Duration::from_millis(2500);
+/// Fewer rounds know too little of the spread between rounds.
+pub(crate) const ROUNDS: u32 = 6;
+/// More than anybody has the patience for, and as many as the command line takes.
+const ROUNDS_MAX: u32 = 1000;
+const WARM_UP: Duration = Duration::from_secs(2);
+/// Fewer repetitions know too little of the spread between them.
+const REPETITIONS: u32 = 5;
+/// A quick look is content with so many, if there is no time for more.
+const FEWEST_REPETITIONS: u32 = 3;
+
+/// pgbench's tables and index take 15 MB for each unit of scale (100,000 accounts of 128 bytes
+/// and an index entry of 21).
+const BYTES_PER_SCALE: u64 = 15_500_000;
+/// An empty cluster with its WAL segments after a load.
+const BYTES_PER_CLUSTER: u64 = 120_000_000;
+
+/// What takes how long, for the plan's estimate. They decide what fits into a budget, and nothing
+/// that is measured.
+mod cost {
+    use std::time::Duration;
+
+    pub(super) const START_AND_STOP: Duration = Duration::from_millis(500);
+    /// A copy, a start, and their end.
+    pub(super) const STEPS: Duration = Duration::from_secs(1);
+    /// A measured statement on a million rows, and its counters.
+    pub(super) const MEASURED: Duration = Duration::from_millis(330);
+    /// One of pgbench's initialisation steps, for each unit of scale.
+    pub(super) const PGBENCH_STEP: Duration = Duration::from_millis(60);
+    /// A program of which nobody knows what it does.
+    pub(super) const PROGRAM: Duration = Duration::from_millis(500);
+    /// A start, a warm-up, and the samples of one arm.
+    pub(super) const PROFILE: Duration = Duration::from_secs(5);
+    /// Sums of more would say no more.
+    pub(super) const LONGEST_STEP: Duration = Duration::from_secs(1_000_000_000);
+    /// One that reads; one that is committed, flush included.
+    pub(super) const READ: Duration = Duration::from_micros(100);
+    pub(super) const COMMIT: Duration = Duration::from_millis(1);
+    pub(super) const BYTES_PER_SECOND: u64 = 300_000_000;
+}
+
+impl Plan {
+    /// Resolves what the user left open: the workloads that stand first in the file get rounds as
+    /// long as they may be, as many of them as fit into the budget, and at least one.
+    pub fn new(mut experiment: Experiment, choices: &Choices) -> Self {
+        experiment.set_scale(choices.scale.unwrap_or(experiment.scale));
+        if choices.brief {
+            experiment.workloads.iter_mut().for_each(shorten);
+        }
+        let mut plan = Self {
+            timed: Vec::new(),
+            budget: match choices.round_time {
+                None => Some(choices.budget.unwrap_or(BUDGET)),
+                Some(_) => None,
+            },
+            left_out: Vec::new(),
+            slicing: BTreeMap::new(),
+            precision: choices.precision,
+            design: Design {
+                rounds: choices.rounds.unwrap_or(ROUNDS),
+                repetitions: choices.repetitions.unwrap_or(REPETITIONS),
+                scale: experiment.scale,
+                crossover: experiment.crossover,
+                one_cpu: true,
+                precision: choices.precision,
+                rows_frozen: true,
+            },
+            seed: choices.seed,
+            experiment,
+        };
+        let budget = choices.budget.unwrap_or(BUDGET);
+        while choices.brief
+            && choices.repetitions.is_none()
+            && plan.design.repetitions > FEWEST_REPETITIONS
+            && plan.fixed_duration(1) > budget
+        {
+            plan.design.repetitions -= 1;
+        }
+        while choices.brief && choices.round_time.is_none() && plan.experiment.workloads.len() > 1 {
+            if plan.round_time(1, budget, choices) >= SHORTEST_BRIEF_ROUND {
+                break;
+            }
+            plan.left_out.extend(plan.experiment.workloads.pop().map(|of| of.name));
+        }
+        plan.allot(choices);
+        plan
+    }
+
+    /// Decides which workloads are timed, and how long their rounds are: as many of the first in
+    /// the file as the budget has room for, and at least one.
+    fn allot(&mut self, choices: &Choices) {
+        let budget = choices.budget.unwrap_or(BUDGET);
+        let all = self.experiment.workloads.len();
+        let first = (1..=all).rev().find(|first| self.fits(*first, budget, choices));
+        let first = first.unwrap_or(1);
+        let round = self.round_time(first, budget, choices);
+        let workloads = &self.experiment.workloads;
+        self.timed = workloads[..first].iter().map(|of| of.name.clone()).collect();
+        self.slicing = self
+            .experiment
+            .sliced()
+            .map(|of| (of.name.clone(), self.slicing_of(of, round, choices)))
+            .collect();
+        if choices.rounds.is_none() {
+            let left = budget.saturating_sub(self.fixed_duration(first));
+            let rounds: Duration = self.timed_slicing().map(|of| self.round_duration(of)).sum();
+            let all = if rounds.is_zero() { ROUNDS } else { times(left, rounds) };
+            self.design.rounds = all.clamp(ROUNDS, ROUNDS_MAX);
+        }
+    }
+
+    fn fits(&self, first: usize, budget: Duration, choices: &Choices) -> bool {
+        let fixed = self.fixed_duration(first);
+        let scripts = self.sliced_of_first(first);
+        if scripts == 0 {
+            return fixed <= budget;
+        }
+        let round = self.round_time(first, budget, choices);
+        let one = round + self.restart() + WARM_UP.min(round / 4);
+        (round >= SHORTEST_ROUND || choices.round_time.is_some())
+            && fixed + one * self.design.rounds * scripts <= budget
+    }
+
+    /// A round's length without its restarts and warm-up, when the first workloads are timed.
+    fn round_time(&self, first: usize, budget: Duration, choices: &Choices) -> Duration {
+        let left = budget.saturating_sub(self.fixed_duration(first));
+        let one = left / (self.design.rounds * self.sliced_of_first(first)).max(1);
+        let longest = one.saturating_sub(self.restart() + WARM_UP).min(LONGEST_ROUND);
+        choices.round_time.unwrap_or(longest)
+    }
+
+    fn sliced_of_first(&self, first: usize) -> u32 {
+        let workloads = self.experiment.workloads.iter().take(first);
+        count(workloads.filter(|of| of.is_sliced()).count())
+    }
+
+    fn slicing_of(&self, of: &WorkloadSpec, round: Duration, choices: &Choices) -> Slicing {
+        let usual = match of {
+            of if of.command.is_some() => COMMAND_SLICE,
+            of if of.rate.is_some() => OPEN_LOOP_SLICE,
+            _ => SLICE,
+        };
+        let slice = choices.slice.or(of.slice.map(|of| of.0)).unwrap_or(usual);
+        // What a program did in a slice is not known, only what it did in a round.
+        let lead_in = if of.command.is_some() { Duration::ZERO } else { LEAD_IN };
+        let block = (slice + lead_in) * count(self.experiment.arms.len());
+        Slicing {
+            slice_ns: nanoseconds(slice),
+            lead_in_ns: nanoseconds(lead_in),
+            blocks_per_round: times(round, block).max(1),
+            warm_up_blocks: times(WARM_UP.min(round / 4), block).max(1),
+            one_cpu: Some(of.mix.is_some() && of.clients() == 1),
+        }
+    }
+
+    /// How slices lie in the workloads that are timed.
+    fn timed_slicing(&self) -> impl Iterator<Item = &Slicing> {
+        self.timed.iter().filter_map(|name| self.slicing.get(name))
+    }
+
+    /// Bytes of disk that all clusters together need, roughly.
+    pub fn disk_bytes(&self) -> u64 {
+        let cluster = self.data_bytes() + BYTES_PER_CLUSTER;
+        // When the last copy is made, the origin is still there; when steps have a copy of a copy, it
+        // is not, but the disk has to take both.
+        let of_arms = cluster * (self.arms() + 1);
+        let steps = self.experiment.workloads.iter().filter(|of| !of.steps.is_empty());
+        let of_steps = steps.map(|of| {
+            let together = if of.takes_turns() { self.arms() } else { 1 };
+            (if of.loaded { cluster } else { 0 } + bytes_made(of)) * together
+        });
+        of_arms + of_steps.max().unwrap_or(0)
+    }
+
+    /// What a reader of the results has to know before there are any.
+    pub fn warnings(&self) -> Vec<String> {
+        let data = ByteSize(self.data_bytes());
+        let misses = self.experiment.scripts().map(|(of, _)| of).filter(|of| of.misses);
+        let held = misses.filter(|of| self.shared_buffers(of) >= data.0 / 4).map(|of| {
+            format!(
+                "{}: shared_buffers of {} hold much of the data of {}: few pages are read from \
+                 outside",
+                of.name,
+                ByteSize(self.shared_buffers(of)),
+                data.rounded()
+            )
+        });
+        held.collect()
+    }
+
+    /// The size of shared buffers under this workload, in bytes.
+    fn shared_buffers(&self, of: &WorkloadSpec) -> u64 {
+        /// Of every version that pgtoll knows.
+        const DEFAULT: u64 = 128 << 20;
+        let common = self.experiment.settings.get("shared_buffers");
+        let text = of.settings.get("shared_buffers").or(common);
+        let bytes = text.and_then(|text| conf::size("shared_buffers", text).ok()).map(|of| of.0);
+        bytes.unwrap_or(DEFAULT)
+    }
+
+    /// How long it takes, roughly.
+    pub fn duration(&self) -> Duration {
+        let rounds: Duration = self.timed_slicing().map(|of| self.round_duration(of)).sum();
+        self.fixed_duration(self.timed.len()) + rounds * self.design.rounds
+    }
+
+    /// With its restarts and its warm-up.
+    fn round_duration(&self, of: &Slicing) -> Duration {
+        self.block(of) * of.blocks_per_round + self.beyond_blocks(of)
+    }
+
+    /// All but the rounds, when the first workloads are timed: what it takes to make the data, the
+    /// counted passes, the repetitions of steps, the samples of functions.
+    fn fixed_duration(&self, first: usize) -> Duration {
+        let arms = count(self.experiment.arms.len());
+        let made = Duration::from_secs(3 + self.disk_bytes() / cost::BYTES_PER_SECOND);
+        let counted =
+            self.experiment.scripts().filter(|(of, _)| of.counted > 0).map(|(of, mix)| {
+                let transactions = u32::try_from(of.counted).unwrap_or(u32::MAX);
+                (cost::START_AND_STOP + transaction_duration(mix) * transactions) * arms
+            });
+        let workloads = self.experiment.workloads.iter().enumerate();
+        let others = workloads.map(|(index, of)| {
+            let is_timed = index < first;
+            let profiled = is_timed && of.profile.is_some();
+            let profile =
+                if profiled { cost::PROFILE * self.profiled_arms() } else { Duration::ZERO };
+            profile + self.steps_duration(of) * arms * self.trials(of, is_timed)
+        });
+        made + counted.sum::<Duration>() + others.sum::<Duration>()
+    }
+
+    /// How often each arm does the steps of a workload: once when only its counters are wanted.
+    fn trials(&self, of: &WorkloadSpec, is_timed: bool) -> u32 {
+        match (is_timed, of.takes_turns()) {
+            (true, true) => self.design.repetitions * 2 + self.in_one_piece(),
+            (true, false) => self.design.repetitions * 2,
+            (false, _) => self.design.repetitions.min(1),
+        }
+    }
+
+    /// How often arms that take turns do their steps in one piece, too: a check, which may have wide
+    /// intervals. 3 times by default; a quick look, once.
+    pub(crate) fn in_one_piece(&self) -> u32 {
+        (self.design.repetitions * 3 / 5).max(1)
+    }
+
+    /// One trial of one arm.
+    fn steps_duration(&self, of: &WorkloadSpec) -> Duration {
+        if of.steps.is_empty() {
+            return Duration::ZERO;
+        }
+        let bytes = if of.loaded { self.data_bytes() } else { 0 };
+        let copy = Duration::from_secs(bytes / cost::BYTES_PER_SECOND);
+        cost::STEPS + copy + of.steps.iter().map(step_duration).sum::<Duration>()
+    }
+
+    fn profiled_arms(&self) -> u32 {
+        count(self.experiment.arms.iter().filter(|arm| self.is_profiled(arm)).count())
+    }
+
+    /// The baseline has none of what is sampled, and its twin neither.
+    pub(crate) fn is_profiled(&self, arm: &ArmSpec) -> bool {
+        arm.twin_of.is_none() && arm.name != self.experiment.baseline
+    }
+
+    /// A round's time beyond its blocks.
+    pub(crate) fn beyond_blocks(&self, of: &Slicing) -> Duration {
+        self.restart() + self.block(of) * of.warm_up_blocks
+    }
+
+    fn restart(&self) -> Duration {
+        cost::START_AND_STOP * count(self.experiment.arms.len())
+    }
+
+    fn block(&self, of: &Slicing) -> Duration {
+        of.block(self.experiment.arms.len())
+    }
+
+    /// Refuses what cannot work: a disk that would fill, arms that push each other out of memory.
+    pub fn check_room(&self, work_base: &Path) -> Result<(), BenchError> {
+        let free_bytes = pgtoll_observe::free_bytes(work_base)?;
+        let needed_bytes = self.disk_bytes();
+        // A tenth stays free, for the WAL and for others.
+        if free_bytes / 10 * 9 < needed_bytes {
+            let path = work_base.to_owned();
+            return Err(BenchError::DiskTooSmall { path, free_bytes, needed_bytes });
+        }
+        self.check_limits()?;
+        let available_bytes = pgtoll_observe::memory()?.available_bytes;
+        let needed_bytes = self.memory_bytes();
+        if available_bytes / 10 * 7 < needed_bytes {
+            return Err(BenchError::MemoryTooSmall { available_bytes, needed_bytes });
+        }
+        Ok(())
+    }
+
+    /// Limits of memory that this user cannot set, or that the data do not reach.
+    fn check_limits(&self) -> Result<(), BenchError> {
+        for workload in &self.experiment.workloads {
+            let Some(limit) = workload.memory else { continue };
+            MemoryGroup::create("probe", limit.0)?.remove()?;
+            // Nobody knows what a setup makes, or a step.
+            let is_known = workload.is_sliced() && self.experiment.setup.is_none();
+            if is_known && limit.0 >= self.data_bytes() {
+                let arm = self.experiment.baseline.clone();
+                return Err(BenchError::LimitNotReached { arm, limit });
+            }
+        }
+        Ok(())
+    }
+
+    /// After the load, when it is known how large the data are.
+    pub(crate) fn check_loaded(&self, base: &Path, data_bytes: u64) -> Result<(), BenchError> {
+        let copies = if self.design.crossover { 2 } else { self.arms() + 1 };
+        let loaded = self.experiment.workloads.iter().filter(|of| of.loaded);
+        let of_steps = loaded.map(|of| if of.takes_turns() { self.arms() } else { 1 });
+        let needed_bytes = data_bytes * (copies + of_steps.max().unwrap_or(0));
+        let free_bytes = pgtoll_observe::free_bytes(base)?;
+        if free_bytes < needed_bytes {
+            let path = base.to_owned();
+            return Err(BenchError::DiskTooSmall { path, free_bytes, needed_bytes });
+        }
+        let in_memory = self.experiment.sliced().any(|of| of.memory.is_none());
+        let needed_bytes = data_bytes * if self.design.crossover { 1 } else { self.arms() };
+        let available_bytes = pgtoll_observe::memory()?.available_bytes;
+        if in_memory && available_bytes / 10 * 7 < needed_bytes {
+            return Err(BenchError::MemoryTooSmall { available_bytes, needed_bytes });
+        }
+        Ok(())
+    }
+
+    /// What the servers of the workload that needs most use at once: their data in the page cache,
+    /// and again what of it their shared buffers hold.
+    fn memory_bytes(&self) -> u64 {
+        let data = self.data_bytes();
+        let servers = if self.design.crossover { 1 } else { self.arms() };
+        let needs = self.experiment.sliced().map(|of| match of.memory {
+            Some(limit) => limit.0,
+            None => data + data.min(self.shared_buffers(of)),
+        });
+        let steps = self.experiment.workloads.iter().filter(|of| !of.is_sliced());
+        let limits = steps.filter_map(|of| {
+            let together = if of.takes_turns() { servers } else { 1 };
+            Some(of.memory?.0 * together)
+        });
+        (needs.max().unwrap_or(0) * servers).max(limits.max().unwrap_or(0))
+    }
+
+    /// The plan in sentences, a line each.
+    pub fn lines(&self) -> Vec<String> {
+        let experiment = &self.experiment;
+        let names: Vec<&str> = experiment.arms.iter().map(|arm| arm.name.as_str()).collect();
+        let counted = experiment.scripts().filter(|(of, _)| of.counted > 0);
+        let counted: Vec<&str> = counted.map(|(of, _)| of.name.as_str()).collect();
+        let is_timed = |of: &&WorkloadSpec| self.timed.contains(&of.name);
+        let mut lines = vec![
+            format!("experiment {}: {}", experiment.name, experiment.question),
+            format!("arms: {} (baseline {})", names.join(", "), experiment.baseline),
+        ];
+        if experiment.crossover {
+            lines.push("crossover: one cluster, its settings changed before each slice".into());
+        }
+        if !counted.is_empty() {
+            lines.push(format!("counted exactly: {}", counted.join(", ")));
+        }
+        for workload in experiment.workloads.iter().filter(is_timed) {
+            lines.push(self.line_of(workload));
+        }
+        let untimed = experiment.workloads.iter().filter(|of| !is_timed(of));
+        let untimed: Vec<&str> = untimed.map(|of| of.name.as_str()).collect();
+        if !untimed.is_empty() {
+            lines.push(format!("not timed: {} (--budget 20m times all)", untimed.join(", ")));
+        }
+        if !self.left_out.is_empty() {
+            lines.push(format!("left out: {} (no --quick)", self.left_out.join(", ")));
+        }
+        lines.push(format!(
+            "pgbench scale {}, seed {}; needs about {} of disk and {} of time",
+            experiment.scale,
+            self.seed,
+            ByteSize(self.disk_bytes()).rounded(),
+            TimeSpan(self.duration()).rounded()
+        ));
+        lines
+    }
+
+    fn line_of(&self, workload: &WorkloadSpec) -> String {
+        let Some(slicing) = self.slicing.get(&workload.name) else {
+            let steps: Vec<&str> = workload.names().collect();
+            let times = self.design.repetitions * 2;
+            let how = if workload.takes_turns() {
+                let turn = TURN.as_millis();
+                let check = match self.in_one_piece() {
+                    1 => "once".to_owned(),
+                    check => format!("{check} times"),
+                };
+                format!("in turns of {turn} ms, and {check} in one piece as a check")
+            } else {
+                "in pairs of opposite order".to_owned()
+            };
+            return format!("timed: {}: {times} times, {how}", steps.join(", "));
+        };
+        let round = self.block(slicing) * slicing.blocks_per_round;
+        format!(
+            "timed: {}: {}{} x {:.1} s, slices of {} ms in balanced random order",
+            workload.name,
+            if self.precision.is_some() { "at most " } else { "" },
+            self.design.rounds,
+            round.as_secs_f64(),
+            slicing.slice_ns / 1_000_000
+        )
+    }
+
+    fn arms(&self) -> u64 {
+        self.experiment.arms.len() as u64
+    }
+
+    /// Of one arm.
+    fn data_bytes(&self) -> u64 {
+        u64::from(self.experiment.scale) * BYTES_PER_SCALE
+    }
+}
+
+/// A tenth of the work, as a quick look has it. What a statement or a program does stays whole.
+fn shorten(workload: &mut WorkloadSpec) {
+    workload.counted = workload.counted.div_ceil(10);
+    workload.profile = None;
+    for step in &mut workload.steps {
+        step.transactions = step.transactions.map(|all| all.div_ceil(10));
+        step.time = step.time.map(|TimeSpan(time)| TimeSpan((time / 10).max(SHORTEST_STEP)));
+    }
+}
+
+/// Beyond what every trial takes.
+fn step_duration(step: &StepSpec) -> Duration {
+    match step.kind() {
+        StepKind::Sql(_) if step.measure.is_some() => cost::MEASURED,
+        StepKind::Sql(_) => Duration::ZERO,
+        StepKind::Pgbench(_) => cost::PGBENCH_STEP * step.pgbench_scale(),
+        StepKind::Program(_) => cost::PROGRAM,
+        StepKind::Restart | StepKind::Evict | StepKind::Crash => cost::START_AND_STOP,
+        StepKind::Script(mix) => {
+            let all = step.transactions.unwrap_or(0).saturating_mul(step.clients().into());
+            let all = u32::try_from(all).unwrap_or(u32::MAX);
+            let of_one = step.rate.map_or(transaction_duration(mix), |rate| {
+                Duration::try_from_secs_f64(rate.recip()).unwrap_or(Duration::ZERO)
+            });
+            step.time.map_or(of_one.saturating_mul(all), |time| time.0).min(cost::LONGEST_STEP)
+        }
+    }
+}
+
+fn transaction_duration(mix: &Mix) -> Duration {
+    if mix.writes() { cost::COMMIT } else { cost::READ }
+}
+
+/// What pgbench's rows take that a trial makes, and their WAL.
+fn bytes_made(of: &WorkloadSpec) -> u64 {
+    let loads = of
+        .steps
+        .iter()
+        .filter(|step| step.pgbench.as_ref().is_some_and(|letters| letters.contains(['g', 'G'])));
+    loads.map(|step| u64::from(step.pgbench_scale()) * BYTES_PER_SCALE * 2).sum()
+}
+
+/// How often `part` fits into `whole`.
+fn times(whole: Duration, part: Duration) -> u32 {
+    u32::try_from(whole.as_nanos() / part.as_nanos().max(1)).unwrap_or(u32::MAX)
+}
+
+fn count(of: usize) -> u32 {
+    u32::try_from(of).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn plan(choices: &Choices) -> Plan {
+        Plan::new(Experiment::built_in("checksums").unwrap().unwrap(), choices)
+    }
+
+    fn within(budget: Duration) -> Choices {
+        Choices { budget: Some(budget), ..Choices::default() }
+    }
+
+    #[test]
+    fn the_default_times_what_stands_first_and_a_large_budget_times_all() {
+        let default = plan(&Choices::default());
+        assert_eq!(default.timed[0], "read-only-misses");
+        assert!(default.design.rounds >= 6);
+        assert!(default.lines().iter().any(|line| line.starts_with("not timed: ")));
+        let large = plan(&within(Duration::from_secs(1200)));
+        assert_eq!(large.timed.len(), large.experiment.workloads.len(), "{:?}", large.timed);
+    }
+
+    #[test]
+    fn precision_takes_the_rounds_that_the_budget_has() {
+        let choices = Choices { precision: Some(0.01), ..within(Duration::from_secs(3600)) };
+        assert!(plan(&choices).design.rounds > 20);
+        assert_eq!(plan(&Choices { rounds: Some(7), ..choices }).design.rounds, 7);
+    }
+
+    #[test]
+    fn a_quick_look_has_a_tenth_of_what_clients_do() {
+        let of_step = |keys: &str| {
+            let text = format!(
+                "name = \"n\"\nquestion = \"q\"\nbaseline = \"one\"\n\
+                 [[arms]]\nname = \"one\"\n[[arms]]\nname = \"two\"\n\
+                 [[workloads]]\nname = \"w\"\ntitle = \"w\"\n\
+                 steps = [{{ script = \"select-only\", {keys}, measure = \"m\" }}]\n"
+            );
+            let choices = Choices { brief: true, ..within(BUDGET) };
+            let plan = Plan::new(Experiment::parse(&text, Path::new("")).unwrap(), &choices);
+            let step = &plan.experiment.workloads[0].steps[0];
+            (step.transactions, step.time.map(|of| of.0.as_millis()))
+        };
+        assert_eq!(of_step("transactions = 250"), (Some(25), None));
+        assert_eq!(of_step("transactions = 3"), (Some(1), None));
+        assert_eq!(of_step("time = \"4s\""), (None, Some(400)));
+        assert_eq!(of_step("time = \"20ms\""), (None, Some(5)));
+    }
+
+    #[test]
+    fn steps_know_the_scale() {
+        let mut experiment = Experiment::built_in("insert-update").unwrap().unwrap();
+        experiment.scale = 1;
+        let plan = Plan::new(experiment, &Choices { scale: Some(7), ..within(BUDGET) });
+        assert!(plan.experiment.arms.iter().all(|arm| arm.values["scale"] == "7"));
+    }
+
+    #[test]
+    fn copies_of_loaded_clusters_and_what_steps_take_are_planned() {
+        let with = |keys: &str, steps: &str| {
+            let text = format!(
+                "name = \"n\"\nquestion = \"q\"\nbaseline = \"one\"\nscale = 100\n\
+                 [[arms]]\nname = \"one\"\n[[arms]]\nname = \"two\"\n\
+                 [[workloads]]\nname = \"w\"\ntitle = \"w\"\n{keys}\n\
+                 steps = [{{ sql = \"SELECT 1\", measure = \"m\" }}{steps}]\n"
+            );
+            let experiment = Experiment::parse(&text, Path::new("")).unwrap();
+            let plan = Plan::new(experiment, &within(BUDGET));
+            (plan.disk_bytes(), plan.duration())
+        };
+        let (disk, time) = with("", "");
+        let (of_loaded, _) = with("loaded = true", "");
+        // Both arms have their copies at the same time.
+        assert_eq!(of_loaded - disk, 2 * (100 * BYTES_PER_SCALE + BYTES_PER_CLUSTER));
+        let (of_rows, _) = with("", ", { pgbench = \"g\", scale = 7 }");
+        assert_eq!(of_rows - disk, 2 * 7 * BYTES_PER_SCALE * 2);
+        // Ten times in turns and three in one piece, in each of two arms.
+        let more = |step: &str| with("", step).1.saturating_sub(time) / 26;
+        assert_eq!(more(", { restart = true }"), cost::START_AND_STOP);
+        let script = |keys: &str| format!(", {{ script = \"select-only\", {keys} }}");
+        assert_eq!(more(&script("time = \"3s\", clients = 9")), Duration::from_secs(3));
+        let open = more(&script("transactions = 100, clients = 4, rate = 50"));
+        assert_eq!(open, Duration::from_secs(8));
+        assert!(more(&script("transactions = 9000000000000, rate = 0.001")) > BUDGET);
+    }
+
+    proptest! {
+        #[test]
+        fn a_plan_keeps_its_budget_or_does_the_least(
+            budget in 1u64..10_000,
+            rounds in prop::option::of(1u32..100),
+            repetitions in prop::option::of(0u32..20),
+        ) {
+            let budget = Duration::from_secs(budget);
+            let plan = plan(&Choices { rounds, repetitions, ..within(budget) });
+            prop_assert!(!plan.timed.is_empty());
+            for of in plan.slicing.values() {
+                prop_assert!(of.blocks_per_round > 0 && of.warm_up_blocks > 0);
+            }
+            let least = plan.timed.len() == 1;
+            prop_assert!(least || plan.duration() <= budget.mul_f64(1.01), "{:?}", plan.duration());
+        }
+
+        #[test]
+        fn more_budget_never_times_less(one in 1u64..5_000, more in 0u64..5_000) {
+            let timed = |seconds| plan(&within(Duration::from_secs(seconds))).timed.len();
+            prop_assert!(timed(one) <= timed(one + more));
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Where and with what a plan runs.
+
+use std::path::Path;
+
+use pgtoll_cluster::{GuardOptions, Installation};
+use pgtoll_record::Calibration;
+use pgtoll_system::Interrupt;
+
+/// Where and with what a plan runs.
+#[derive(Debug)]
+pub struct Site<'a> {
+    /// The servers' programs.
+    pub installation: &'a Installation,
+    /// How to begin the guard.
+    pub guard: &'a GuardOptions,
+    /// Whether a signal came.
+    pub interrupt: &'a Interrupt,
+    /// Where the record goes; the directory exists.
+    pub output: &'a Path,
+    /// The run's own name (`--name`).
+    pub name: Option<String>,
+    /// What earlier runs on this machine say of its intervals.
+    pub calibration: Vec<Calibration>,
+    /// pgtoll's version.
+    pub pgtoll: &'a str,
+    /// The command that makes this run again.
+    pub command: Vec<String>,
+}
