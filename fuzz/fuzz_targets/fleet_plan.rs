@@ -27,6 +27,6 @@ fn plan(text: &[u8]) {
     assert_eq!(shards.len(), plan.units.len());
     assert!(shards.iter().all(|&shard| shard < plan.shards));
     let estimate = fleet_estimate(&plan.units, plan.shards);
-    assert!(estimate.gets >= plan.units.iter().filter(|of| !of.objects.is_empty()).count() as u64);
+    assert!(estimate.gets >= plan.units.iter().filter(|unit| !unit.objects.is_empty()).count() as u64);
     let _ = plan.text(&TableOptions::default());
 }

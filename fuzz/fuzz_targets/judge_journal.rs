@@ -28,9 +28,9 @@ fuzz_target!(|input: (bool, &[u8])| {
 fn check(bytes: &[u8]) {
     let attempts = read(bytes);
     assert!(attempts.len() <= bytes.len() / ENTRY_BYTES);
-    for (sequence, of) in (0..).zip(&attempts) {
-        assert_eq!(of.sequence, sequence);
-        assert!(of.end.is_some() || sequence + 1 == attempts.len() as u64);
+    for (sequence, item) in (0..).zip(&attempts) {
+        assert_eq!(item.sequence, sequence);
+        assert!(item.end.is_some() || sequence + 1 == attempts.len() as u64);
     }
 }
 

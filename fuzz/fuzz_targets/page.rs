@@ -9,10 +9,10 @@ use pgtoll_format::{PageDifference, PageHeader, PageKind, line_pointers};
 
 fuzz_target!(|input: (u8, Vec<(u16, u8)>, &[u8])| {
     let (size, changes, bytes) = input;
-    let _ = (PageHeader::read(bytes), PageKind::of(bytes), heap_tuples(bytes).is_ok());
+    let _ = (PageHeader::read(bytes), PageKind::from_page(bytes), heap_tuples(bytes).is_ok());
     let mut page = bytes.to_vec();
     page.resize(1024 << (size % 6), 0);
-    let _ = (PageKind::of(&page), heap_tuples(&page).is_ok());
+    let _ = (PageKind::from_page(&page), heap_tuples(&page).is_ok());
     assert!(line_pointers(&page).count() * 4 <= page.len());
     let same = PageDifference::between(&page, &page).expect("both are pages of one size");
     assert!(same.is_only_hints());

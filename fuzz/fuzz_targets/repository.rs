@@ -21,7 +21,7 @@ const OF_FILES: &str = "20261126-122615F_20261126-122617I";
 
 fuzz_target!(|input: (u16, u8, &[u8])| {
     let (at, length, bytes) = input;
-    let inside = |of: &[u8]| with_bytes(of, usize::from(at), usize::from(length), bytes);
+    let inside = |values: &[u8]| with_bytes(values, usize::from(at), usize::from(length), bytes);
     for (text, label) in
         [(bytes, OF_FILES), (&inside(BUNDLES), OF_BUNDLES), (&inside(FILES), OF_FILES)]
     {
@@ -39,8 +39,8 @@ fuzz_target!(|input: (u16, u8, &[u8])| {
 });
 
 /// These bytes instead of so many others.
-fn with_bytes(of: &[u8], at: usize, length: usize, bytes: &[u8]) -> Vec<u8> {
-    let mut text = of.to_vec();
+fn with_bytes(values: &[u8], at: usize, length: usize, bytes: &[u8]) -> Vec<u8> {
+    let mut text = values.to_vec();
     let at = at % (text.len() + 1);
     let end = (at + length).min(text.len());
     text.splice(at..end, bytes.iter().copied());
@@ -52,7 +52,7 @@ fn manifest(text: &[u8], label: &str) {
     assert!(found.files.len() + found.directories.len() <= text.len());
     let is_inside = |path: &String| path.split('/').all(|part| !["", ".", ".."].contains(&part));
     assert!(found.directories.iter().chain(&found.archive).all(is_inside));
-    for place in found.files.iter().filter_map(|of| of.place.as_ref()) {
+    for place in found.files.iter().filter_map(|file| file.place.as_ref()) {
         let is_plain = |part: &str| !["", ".", ".."].contains(&part);
         assert!(place.key.split('/').all(is_plain), "{:?}", place.key);
         assert!(is_pgbackrest_label(place.key.split('/').next().unwrap_or_default()));

@@ -8,11 +8,11 @@ use pgtoll_wal::SegmentName;
 fuzz_target!(|input: (u32, &str)| {
     let (segments_per_part, name) = input;
     for name in [name.to_owned(), format!("000000010000000A000000FE{name}")] {
-        let Some((of, packing)) = SegmentName::parse(&name) else { continue };
-        let (high, low) = of.place;
-        let canonical = format!("{:08X}{high:08X}{low:08X}", of.timeline);
+        let Some((item, packing)) = SegmentName::parse(&name) else { continue };
+        let (high, low) = item.place;
+        let canonical = format!("{:08X}{high:08X}{low:08X}", item.timeline);
         assert!(name.starts_with(&canonical));
-        assert_eq!(SegmentName::parse(&name), Some((of, packing)));
-        assert_ne!(of.next_place(segments_per_part), of.place);
+        assert_eq!(SegmentName::parse(&name), Some((item, packing)));
+        assert_ne!(item.next_place(segments_per_part), item.place);
     }
 });

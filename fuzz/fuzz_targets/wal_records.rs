@@ -27,7 +27,7 @@ fuzz_target!(|input: (u8, Vec<(u8, u8, Vec<u8>)>)| {
     let (mut seen, mut parts) = (Vec::new(), Parts::default());
     let end = decoder.feed(&bytes, &mut |record: &Record<'_>| {
         seen.push(record.at.0);
-        let _ = RecordType::of(&record.header).name(record.facts.major);
+        let _ = RecordType::from_header(&record.header).name(record.facts.major);
         if record.parts(&mut parts).is_ok() {
             check(record, &parts);
             let _ = record.event(&parts);

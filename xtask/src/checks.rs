@@ -172,13 +172,13 @@ impl Counts {
     fn add(&mut self, line: &str) {
         let Some(result) = line.strip_prefix("test result: ") else { return };
         let words: Vec<&str> = result.split([' ', ';']).filter(|word| !word.is_empty()).collect();
-        let of = |name: &str| -> u32 {
+        let pick = |name: &str| -> u32 {
             let pair = words.windows(2).find(|pair| pair[1] == name);
             pair.and_then(|pair| pair[0].parse().ok()).unwrap_or(0)
         };
-        self.passed += of("passed");
-        self.failed += of("failed");
-        self.ignored += of("ignored");
+        self.passed += pick("passed");
+        self.failed += pick("failed");
+        self.ignored += pick("ignored");
     }
 }
 

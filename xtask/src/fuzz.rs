@@ -30,7 +30,7 @@ pub(crate) fn fuzz(arguments: &[&str]) -> anyhow::Result<()> {
 /// Builds the targets and runs each for so long; none named means all.
 pub(crate) fn run_targets(seconds: u32, named: &[&str]) -> anyhow::Result<()> {
     let all = targets()?;
-    if let Some(unknown) = named.iter().find(|name| !all.iter().any(|of| of == *name)) {
+    if let Some(unknown) = named.iter().find(|name| !all.iter().any(|target| target == *name)) {
         bail!("no fuzz target is called {unknown}; there are {}", all.join(", "));
     }
     let host = host()?;
@@ -40,7 +40,7 @@ pub(crate) fn run_targets(seconds: u32, named: &[&str]) -> anyhow::Result<()> {
         .env("RUSTFLAGS", FLAGS))?;
     let programs = root().join("target/fuzz").join(&host).join("release");
     let chosen: Vec<&String> =
-        all.iter().filter(|of| named.is_empty() || named.contains(&of.as_str())).collect();
+        all.iter().filter(|target| named.is_empty() || named.contains(&target.as_str())).collect();
     let at_once = available_parallelism().map_or(1, usize::from);
     for group in chosen.chunks(at_once) {
         run_together(group, seconds, &programs)?;
@@ -99,12 +99,12 @@ fn run_together(names: &[&String], seconds: u32, programs: &std::path::Path) -> 
 
 /// How often it ran, and how much memory it took.
 fn told(log: &str) -> Option<String> {
-    let of = |name: &str| {
+    let pick = |name: &str| {
         let line = log.lines().find_map(|line| line.strip_prefix(name))?;
         line.trim().parse::<u64>().ok()
     };
-    let executions = of("stat::number_of_executed_units:")?;
+    let executions = pick("stat::number_of_executed_units:")?;
     // None: the fuzzer did not come to the target.
     let executions = Some(executions).filter(|&count| count > 0)?;
-    Some(format!("{executions} executions, {} MB", of("stat::peak_rss_mb:")?))
+    Some(format!("{executions} executions, {} MB", pick("stat::peak_rss_mb:")?))
 }

@@ -233,7 +233,7 @@ fn violations(metadata: &Value) -> Vec<String> {
     let names: Vec<&str> = packages.iter().filter_map(|package| package["name"].as_str()).collect();
     let mut violations = Vec::new();
     for (package, &name) in packages.iter().zip(&names) {
-        let Some((_, may_use)) = LAYERS.iter().find(|(of, _)| *of == name) else {
+        let Some((_, may_use)) = LAYERS.iter().find(|(layer, _)| *layer == name) else {
             violations.push(format!("crate {name} is not in the table"));
             continue;
         };

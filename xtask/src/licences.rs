@@ -29,7 +29,9 @@ pub(crate) fn linked(target: &str) -> anyhow::Result<Vec<Package>> {
     )?;
     let names: BTreeSet<&str> = tree.lines().collect();
     let mut packages = packages(target)?;
-    packages.retain(|of| names.contains(format!("{} v{}", of.name, of.version).as_str()));
+    packages.retain(|package| {
+        names.contains(format!("{} v{}", package.name, package.version).as_str())
+    });
     Ok(packages)
 }
 
@@ -58,11 +60,11 @@ fn packages(target: &str) -> anyhow::Result<Vec<Package>> {
         !package["source"].is_null() && used.contains(package["id"].as_str().unwrap_or_default())
     });
     let text = |package: &Value, key: &str| package[key].as_str().unwrap_or_default().to_owned();
-    let package = |of: &Value| Package {
-        name: text(of, "name"),
-        version: text(of, "version"),
-        licence: text(of, "license"),
-        directory: PathBuf::from(text(of, "manifest_path"))
+    let package = |value: &Value| Package {
+        name: text(value, "name"),
+        version: text(value, "version"),
+        licence: text(value, "license"),
+        directory: PathBuf::from(text(value, "manifest_path"))
             .parent()
             .unwrap_or(Path::new(""))
             .into(),

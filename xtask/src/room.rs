@@ -20,14 +20,14 @@ pub(crate) fn in_memory() -> bool {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let is_usable = read("/proc/mounts").lines().any(|line| {
         let words: Vec<&str> = line.split(' ').collect();
-        matches!(words[..], [_, MEMORY, "tmpfs", options, ..] if !options.split(',').any(|of| of == "noexec"))
+        matches!(words[..], [_, MEMORY, "tmpfs", options, ..] if !options.split(',').any(|part| part == "noexec"))
     });
     let memory = read("/proc/meminfo");
     let available = memory.lines().find_map(|line| {
         line.strip_prefix("MemAvailable:")?.trim().trim_end_matches(" kB").parse::<u64>().ok()
     });
     let free = free_kb(Path::new(MEMORY));
-    is_usable && free.zip(available).is_some_and(|(free, of)| free.min(of) >= MEMORY_KB)
+    is_usable && free.zip(available).is_some_and(|(free, item)| free.min(item) >= MEMORY_KB)
 }
 
 /// An error where what is still to be built does not fit, instead of the compiler's after minutes.

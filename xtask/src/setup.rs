@@ -195,8 +195,9 @@ pub(crate) fn fetch_python(name: &str, requirements: &str) -> anyhow::Result<Pat
 fn servers(origin: &str) -> anyhow::Result<Vec<u32>> {
     let text = output(&mut pgtoll(&["--quiet", "postgres", "list", "--json"]))?;
     let list: Vec<Value> = serde_json::from_str(&text).context("read the list of servers")?;
-    let of_origin = list.iter().filter(|of| of["origin"] == origin && of["supported"] == true);
-    let versions = of_origin.filter_map(|of| of["version"].as_str());
+    let of_origin =
+        list.iter().filter(|context| context["origin"] == origin && context["supported"] == true);
+    let versions = of_origin.filter_map(|item| item["version"].as_str());
     let major = |version: &str| version.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok();
     Ok(versions.filter_map(major).collect())
 }

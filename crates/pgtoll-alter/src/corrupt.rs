@@ -265,12 +265,12 @@ impl DamagePlan {
 
     /// Writes what undoes it to `path`, complete and synced, unless something has that name.
     pub fn save(&self, path: &Path) -> io::Result<()> {
-        let mut draft = Draft::of(path)?;
+        let mut draft = Draft::from_path(path)?;
         draft.write_all(&serde_json::to_vec(self)?)?;
         draft.publish_new()?;
-        let directory = path.parent().filter(|of| *of != Path::new(""));
+        let directory = path.parent().filter(|parent| *parent != Path::new(""));
         // Some file systems cannot sync directories.
-        let _ = File::open(directory.unwrap_or(Path::new("."))).and_then(|of| of.sync_all());
+        let _ = File::open(directory.unwrap_or(Path::new("."))).and_then(|open| open.sync_all());
         Ok(())
     }
 
@@ -289,14 +289,17 @@ impl DamagePlan {
     /// Whether [`plan_damage`] could have made it.
     fn is_possible(&self) -> bool {
         let bytes = |text: &str| unhex(text).map(|bytes| bytes.len() as u64);
-        let is_kept = |of: &ByteChange| {
-            let (before, after) = (bytes(&of.before), bytes(&of.after));
-            let end = before.and_then(|before| of.at.checked_add(before));
+        let is_kept = |change: &ByteChange| {
+            let (before, after) = (bytes(&change.before), bytes(&change.after));
+            let end = before.and_then(|before| change.at.checked_add(before));
             before == after && end.is_some_and(|end| end <= self.length)
         };
-        let is_cut = |of: &ByteChange, at: u64| {
+        let is_cut = |change: &ByteChange, at: u64| {
             let missing = self.length.checked_sub(at);
-            of.at == at && of.after.is_empty() && missing.is_some() && bytes(&of.before) == missing
+            change.at == at
+                && change.after.is_empty()
+                && missing.is_some()
+                && bytes(&change.before) == missing
         };
         let is_as_planned = match (&self.moved_to, self.length_after, &*self.changes) {
             (Some(to), None, []) => *to == moved(&self.file),
@@ -560,15 +563,15 @@ mod tests {
             let refused = DamagePlan::load(&undo).unwrap_err();
             assert!(matches!(refused, CorruptError::NotUndo { .. }), "{refused:?}");
         };
-        check(&Damage::MissingSegment, &|of| of.moved_to = Some("/etc/passwd".into()));
-        check(&Damage::MissingSegment, &|of| of.file = "/etc/passwd".into());
-        check(&Damage::MissingSegment, &|of| of.length_after = Some(of.length));
-        check(&Damage::Zero, &|of| of.changes[0].at = u64::MAX);
-        check(&Damage::Zero, &|of| of.changes[0].at = of.length - 1);
-        check(&Damage::Zero, &|of| of.length_after = Some(u64::MAX));
-        check(&Damage::Zero, &|of| of.changes[0].after.truncate(2));
-        check(&Damage::Cut, &|of| of.changes[0].before.truncate(2));
-        check(&Damage::Cut, &|of| of.length = u64::MAX);
+        check(&Damage::MissingSegment, &|item| item.moved_to = Some("/etc/passwd".into()));
+        check(&Damage::MissingSegment, &|item| item.file = "/etc/passwd".into());
+        check(&Damage::MissingSegment, &|item| item.length_after = Some(item.length));
+        check(&Damage::Zero, &|item| item.changes[0].at = u64::MAX);
+        check(&Damage::Zero, &|item| item.changes[0].at = item.length - 1);
+        check(&Damage::Zero, &|item| item.length_after = Some(u64::MAX));
+        check(&Damage::Zero, &|item| item.changes[0].after.truncate(2));
+        check(&Damage::Cut, &|item| item.changes[0].before.truncate(2));
+        check(&Damage::Cut, &|item| item.length = u64::MAX);
         fs::remove_file(&undo).unwrap();
         nix::unistd::mkfifo(&undo, nix::sys::stat::Mode::S_IRWXU).unwrap();
         let refused = DamagePlan::load(&undo).unwrap_err();

@@ -186,15 +186,21 @@ pub struct MaybeOverwritten {
     pub blocks: Option<Range<u64>>,
 }
 
-fn blocks(of: &[MaybeOverwritten]) -> String {
+fn blocks(overwrittens: &[MaybeOverwritten]) -> String {
     let mut text = String::new();
-    for (number, MaybeOverwritten { path, blocks }) in of.iter().enumerate() {
+    for (number, MaybeOverwritten { path, blocks }) in overwrittens.iter().enumerate() {
         let separator = if number == 0 { "; pgtoll may have overwritten " } else { ", " };
         let _ = match blocks {
-            Some(of) if of.end > of.start + 1 => {
-                write!(text, "{separator}blocks {}-{} of {}", of.start, of.end - 1, path.display())
+            Some(block) if block.end > block.start + 1 => {
+                write!(
+                    text,
+                    "{separator}blocks {}-{} of {}",
+                    block.start,
+                    block.end - 1,
+                    path.display()
+                )
             }
-            Some(of) => write!(text, "{separator}block {} of {}", of.start, path.display()),
+            Some(block) => write!(text, "{separator}block {} of {}", block.start, path.display()),
             None => write!(text, "{separator}{}", path.display()),
         };
     }
@@ -289,7 +295,8 @@ impl WriteError {
 }
 
 fn of_system(source: &io::Error) -> &'static str {
-    if [Errno::EMFILE, Errno::ENFILE].iter().any(|of| source.raw_os_error() == Some(*of as i32)) {
+    if [Errno::EMFILE, Errno::ENFILE].iter().any(|item| source.raw_os_error() == Some(*item as i32))
+    {
         return "raise the limit of open files (ulimit -n), or lower --jobs";
     }
     match source.kind() {

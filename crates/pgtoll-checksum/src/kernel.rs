@@ -96,15 +96,17 @@ impl Kernel {
 
     /// The fastest that this processor can run without these. The definition is always left.
     pub fn best_without(switched_off: &[InstructionSet]) -> &'static Self {
-        let is_left = |of: &&Self| {
-            of.is_available() && !of.is_servers && !switched_off.contains(&of.instruction_set)
+        let is_left = |other_one: &&Self| {
+            other_one.is_available()
+                && !other_one.is_servers
+                && !switched_off.contains(&other_one.instruction_set)
         };
         KERNELS.iter().find(is_left).unwrap_or(&DEFINITION)
     }
 
     /// The kernel of this name, whether or not this processor can run it.
     pub fn by_name(name: &str) -> Option<&'static Self> {
-        KERNELS.iter().find(|of| of.name == name)
+        KERNELS.iter().find(|kernel| kernel.name == name)
     }
 
     /// For example `avx2`.

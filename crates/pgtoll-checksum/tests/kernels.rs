@@ -80,7 +80,7 @@ proptest! {
     #[test]
     fn the_checksum_itself_does_not_count(stored: u16, seed: u64, block: u32) {
         let mut pages = noise(9 * 8192, seed);
-        let all: Vec<_> = available().map(|of| computed(of, &pages, 8192, block)).collect();
+        let all: Vec<_> = available().map(|available| computed(available, &pages, 8192, block)).collect();
         for page in pages.chunks_exact_mut(8192) {
             page[8..10].copy_from_slice(&stored.to_le_bytes());
         }

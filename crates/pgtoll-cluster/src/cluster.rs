@@ -273,7 +273,7 @@ impl Cluster {
     /// Kills the server that runs in the data directory, if one does: one that an engine started.
     pub fn kill_managed(&self, guard: &mut Guard) -> Result<(), ClusterError> {
         if let Some(pid) = live_postmaster(&self.data()) {
-            let processes = ServerProcesses::of(pid)?;
+            let processes = ServerProcesses::from_postmaster(pid)?;
             processes.suspend()?;
             guard.remove_files(&processes.kill()?)?;
         }

@@ -39,7 +39,7 @@ pub(crate) fn passed() -> Vec<(OsString, OsString)> {
 }
 
 fn passes(name: &OsStr) -> bool {
-    PASSED.iter().any(|of| name == *of) || name.as_bytes().starts_with(b"LC_")
+    PASSED.iter().any(|passed| name == *passed) || name.as_bytes().starts_with(b"LC_")
 }
 
 /// Variables for pip and npm.

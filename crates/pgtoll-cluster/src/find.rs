@@ -123,7 +123,7 @@ impl Found {
             return Ok(Some(found.clone()));
         }
         let mut reasons = self.skipped.into_iter().map(|skipped| skipped.reason);
-        let unreachable = reasons.find(|of| matches!(of, ClusterError::Unreachable { .. }));
+        let unreachable = reasons.find(|reason| matches!(reason, ClusterError::Unreachable { .. }));
         unreachable.map_or(Ok(None), Err)
     }
 }
@@ -172,7 +172,7 @@ impl Finder {
             }
         }
         found.installations.sort_by(|a, b| {
-            let embedded = |of: &Installation| of.origin == Origin::Embedded;
+            let embedded = |installation: &Installation| installation.origin == Origin::Embedded;
             embedded(a).cmp(&embedded(b)).then(b.version.cmp(&a.version))
         });
         Ok(found)
@@ -261,7 +261,10 @@ impl Candidate {
             return Ok(());
         }
         let programs = ["postgres", "initdb"].map(|name| self.bin.join(name));
-        programs.iter().filter(|of| of.exists()).try_for_each(|program| require_trusted(program))
+        programs
+            .iter()
+            .filter(|program| program.exists())
+            .try_for_each(|program| require_trusted(program))
     }
 }
 

@@ -56,7 +56,9 @@ pub fn leftovers(base: &Path, user: &ServerUser) -> Vec<Leftover> {
     let entries = fs::read_dir(base).into_iter().flatten().flatten();
     let mut found: Vec<Leftover> = entries
         .filter(|entry| is_working_directory(&entry.file_name().to_string_lossy()))
-        .filter(|entry| entry.metadata().is_ok_and(|of| of.is_dir() && of.uid() == user.uid))
+        .filter(|entry| {
+            entry.metadata().is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == user.uid)
+        })
         .filter_map(|entry| left_over(&entry.path()))
         .collect();
     found.sort_by(|a, b| a.directory.cmp(&b.directory));
@@ -66,7 +68,9 @@ pub fn leftovers(base: &Path, user: &ServerUser) -> Vec<Leftover> {
 /// Whether `mkdtemp` made this name from [`TEMPLATE`].
 fn is_working_directory(name: &str) -> bool {
     let suffix = name.strip_prefix(PREFIX);
-    suffix.is_some_and(|of| of.len() == 6 && of.bytes().all(|byte| byte.is_ascii_alphanumeric()))
+    suffix.is_some_and(|suffix| {
+        suffix.len() == 6 && suffix.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    })
 }
 
 fn left_over(directory: &Path) -> Option<Leftover> {
@@ -109,7 +113,8 @@ fn programs_in(directory: &Path) -> Vec<i32> {
 /// Says whose the directory is.
 pub(crate) fn sign(directory: &Path) -> io::Result<()> {
     let own = i32::try_from(std::process::id()).expect("a pid fits in pid_t");
-    let identity = Identity::of(own).ok_or_else(|| io::Error::other("read /proc/self/stat"))?;
+    let identity =
+        Identity::from_pid(own).ok_or_else(|| io::Error::other("read /proc/self/stat"))?;
     fs::write(directory.join(SIGNATURE), serde_json::to_vec(&identity)?)
 }
 

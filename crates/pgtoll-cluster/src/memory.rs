@@ -207,7 +207,7 @@ impl Hierarchy {
     }
 
     /// Version 1 has a hierarchy for each controller, or some; version 2 has one for all.
-    fn of(mount: MountInfo) -> Option<Self> {
+    fn from_mount(mount: MountInfo) -> Option<Self> {
         let version = match mount.fs_type.as_str() {
             "cgroup" if mount.super_options.contains_key("memory") => 1,
             "cgroup2" => 2,
@@ -238,7 +238,8 @@ impl Hierarchy {
 fn place() -> Result<(Hierarchy, PathBuf), ClusterError> {
     let mounts = Process::myself().and_then(|own| own.mountinfo());
     let mounts = mounts.map_err(|_| ClusterError::NoMemoryController)?;
-    let mut hierarchies: Vec<Hierarchy> = mounts.into_iter().filter_map(Hierarchy::of).collect();
+    let mut hierarchies: Vec<Hierarchy> =
+        mounts.into_iter().filter_map(Hierarchy::from_mount).collect();
     hierarchies.sort_by_key(|hierarchy| hierarchy.version);
     let own = i32::try_from(std::process::id()).expect("a pid fits in pid_t");
     for hierarchy in hierarchies {
@@ -266,10 +267,10 @@ fn remove_leftovers(parent: &Path) {
     remove_groups(parent, |maker| !Path::new("/proc").join(maker.to_string()).exists());
 }
 
-fn remove_groups(parent: &Path, of: impl Fn(u32) -> bool) {
+fn remove_groups(parent: &Path, number: impl Fn(u32) -> bool) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        if name.to_str().and_then(maker_of).is_some_and(&of) {
+        if name.to_str().and_then(maker_of).is_some_and(&number) {
             let _ = fs::remove_dir(entry.path());
         }
     }

@@ -222,7 +222,8 @@ pub(crate) fn store() -> Option<PathBuf> {
 }
 
 fn store_of(cache: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
-    let absolute = |value: Option<OsString>| value.map(PathBuf::from).filter(|of| of.is_absolute());
+    let absolute =
+        |value: Option<OsString>| value.map(PathBuf::from).filter(|item| item.is_absolute());
     let cache = absolute(cache).or_else(|| absolute(home).map(|home| home.join(".cache")))?;
     Some(cache.join("pgtoll/postgres"))
 }
@@ -237,7 +238,8 @@ mod tests {
             fs::create_dir_all(prefix.path().join(packages)).unwrap();
         }
         let found = packages_beside(&prefix.path().join(executable));
-        let expected: Vec<_> = expected.iter().map(|of| prefix.path().join(of)).collect();
+        let expected: Vec<_> =
+            expected.iter().map(|expected| prefix.path().join(expected)).collect();
         assert_eq!(found, expected);
     }
 

@@ -60,14 +60,14 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    pub(crate) fn of(pid: i32) -> Option<Self> {
+    pub(crate) fn from_pid(pid: i32) -> Option<Self> {
         let stat = Process::new(pid).ok()?.stat().ok()?;
         let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
         Some(Self { pid, start_time_ticks: stat.starttime, boot_id: boot_id.trim().to_owned() })
     }
 
     pub(crate) fn is_alive(&self) -> bool {
-        Self::of(self.pid).as_ref() == Some(self)
+        Self::from_pid(self.pid).as_ref() == Some(self)
     }
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn descendants(root: i32) -> Vec<i32> {
     let mut next = 0;
     while next < found.len() {
         let parent = found[next];
-        found.extend(parents.iter().filter(|(of, _)| *of == parent).map(|(_, pid)| pid));
+        found.extend(parents.iter().filter(|(item, _)| *item == parent).map(|(_, pid)| pid));
         next += 1;
     }
     found.remove(0);

@@ -17,7 +17,7 @@ pub struct StartupActivity {
 
 impl StartupActivity {
     /// That of the server with this postmaster.
-    pub fn of(postmaster: i32) -> Self {
+    pub fn from_postmaster(postmaster: i32) -> Self {
         let mut activity = Self::default();
         for pid in descendants(postmaster) {
             let Ok(process) = Process::new(pid) else { continue };

@@ -38,7 +38,7 @@ const BETWEEN_LOOKS_NS: i64 = 100_000;
 
 impl ServerProcesses {
     /// The processes of the server whose postmaster has this pid.
-    pub fn of(postmaster: i32) -> Result<Self, ClusterError> {
+    pub fn from_postmaster(postmaster: i32) -> Result<Self, ClusterError> {
         let attach = |source| ClusterError::Suspend { pid: postmaster, source };
         let pid = rustix::process::Pid::from_raw(postmaster)
             .ok_or_else(|| attach(io::ErrorKind::InvalidInput.into()))?;

@@ -78,7 +78,8 @@ fn private_group(uid: u32, passwd: &str, group: &str) -> Option<u32> {
     let number = |fields: &[&str], at: usize| fields.get(at)?.parse::<u32>().ok();
     let user = users().find(|fields| number(fields, 2) == Some(uid))?;
     let (name, gid) = (*user.first()?, number(&user, 3)?);
-    let is_shared = users().any(|of| number(&of, 3) == Some(gid) && number(&of, 2) != Some(uid));
+    let is_shared =
+        users().any(|user| number(&user, 3) == Some(gid) && number(&user, 2) != Some(uid));
     let entry = group.lines().map(|line| line.split(':').collect::<Vec<_>>());
     let entry = entry.into_iter().find(|fields| number(fields, 2) == Some(gid))?;
     let members = entry.get(3)?.split(',').filter(|member| !member.is_empty());

@@ -74,7 +74,7 @@ mod tests {
 
     fn check(passwd: &str, expected: &[(&str, u32, u32)]) {
         let found: Vec<_> = entries(passwd).collect();
-        let found: Vec<_> = found.iter().map(|of| (of.name.as_str(), of.uid, of.gid)).collect();
+        let found: Vec<_> = found.iter().map(|s| (s.name.as_str(), s.uid, s.gid)).collect();
         assert_eq!(found, expected);
     }
 

@@ -39,7 +39,7 @@ impl DataDirectory {
         let named = std::path::absolute(path).ok();
         let real = fs::canonicalize(path).ok();
         let above = |path: PathBuf| {
-            let is_data = |of: &&Path| of.join("global/pg_control").exists();
+            let is_data = |path: &&Path| path.join("global/pg_control").exists();
             path.ancestors().find(is_data).map(Path::to_owned)
         };
         named.and_then(above).or_else(|| real.and_then(above))
@@ -90,7 +90,8 @@ impl DataDirectory {
             ClusterState::ShutDownInRecovery
                 if control.backup_start == Lsn(0) && control.backup_end == Lsn(0) =>
             {
-                Some(control.minimum_recovery_end).filter(|of| *of > control.checkpoint)
+                Some(control.minimum_recovery_end)
+                    .filter(|minimum_recovery_end| *minimum_recovery_end > control.checkpoint)
             }
             _ => None,
         }

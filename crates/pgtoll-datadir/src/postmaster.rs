@@ -32,7 +32,7 @@ impl Postmaster {
         let pid = lines.next()?.parse().ok()?;
         let started = lines.nth(1)?.parse().ok()?;
         let port = lines.next()?.parse().ok()?;
-        let socket = lines.next().filter(|of| !of.is_empty()).map(PathBuf::from);
+        let socket = lines.next().filter(|line| !line.is_empty()).map(PathBuf::from);
         Some(Self { pid, started, port, socket })
     }
 }

@@ -34,14 +34,14 @@ impl RelationFileName {
             None => (None, name),
         };
         let (name, segment) = match name.split_once('.') {
-            Some((name, segment)) => (name, decimal(segment).filter(|&of| of > 0)?),
+            Some((name, segment)) => (name, decimal(segment).filter(|&decimal| decimal > 0)?),
             None => (name, 0),
         };
         let (name, fork) = match name.split_once('_') {
             Some((name, suffix)) => (name, ForkNumber::from_suffix(suffix)?),
             None => (name, ForkNumber::MAIN),
         };
-        let number = decimal(name).filter(|&of| of > 0)?;
+        let number = decimal(name).filter(|&decimal| decimal > 0)?;
         Some(Self { number, fork, segment, backend })
     }
 }
@@ -121,7 +121,7 @@ pub trait FileVisitor {
     /// A file of a relation.
     fn file(
         &mut self,
-        of: &RelationDir,
+        dir: &RelationDir,
         name: RelationFileName,
         entry: &DirEntry,
         found: &Metadata,
@@ -135,12 +135,12 @@ pub trait FileVisitor {
 impl FileVisitor for RelationFileList {
     fn file(
         &mut self,
-        of: &RelationDir,
+        dir: &RelationDir,
         name: RelationFileName,
         entry: &DirEntry,
         found: &Metadata,
     ) {
-        let relation = of.relation(name.number);
+        let relation = dir.relation(name.number);
         self.files.push(RelationFile { relation, name, path: entry.path(), bytes: found.len() });
     }
 
@@ -213,13 +213,13 @@ pub fn relation_directories(
     });
     places.sort_unstable();
     // Two directories for one: no server looks into the second.
-    let is_again = |of: &RelationDir, kept: &RelationDir| {
-        (of.tablespace, of.database) == (kept.tablespace, kept.database)
+    let is_again = |dir: &RelationDir, kept: &RelationDir| {
+        (dir.tablespace, dir.database) == (kept.tablespace, kept.database)
     };
-    places.dedup_by(|of, kept| {
-        let again = is_again(of, kept);
+    places.dedup_by(|place, kept| {
+        let again = is_again(place, kept);
         if again {
-            to.foreign(of.path.clone());
+            to.foreign(place.path.clone());
         }
         again
     });
@@ -281,7 +281,7 @@ fn entries(
                 // A dangling link is reported when it is followed.
                 let is_directory = kind.is_dir()
                     || (kind.is_symlink()
-                        && fs::metadata(entry.path()).map_or(true, |of| of.is_dir()));
+                        && fs::metadata(entry.path()).map_or(true, |metadata| metadata.is_dir()));
                 each(&entry, &entry.file_name().to_string_lossy(), is_directory, to);
             }
             Err(error) => to.unreadable(directory.to_owned(), error),
@@ -315,7 +315,7 @@ mod tests {
 
     fn check(name: &str, expected: Option<(u32, u8, u32, Option<u32>)>) {
         let found = RelationFileName::parse(name);
-        let found = found.map(|of| (of.number, of.fork.0, of.segment, of.backend));
+        let found = found.map(|item| (item.number, item.fork.0, item.segment, item.backend));
         assert_eq!(found, expected, "{name}");
     }
 
@@ -395,7 +395,7 @@ mod tests {
         control.catalog_version = 202_209_061;
         let list = relation_files(data.path(), &control);
         let short = |path: &Path| path.strip_prefix(data.path()).unwrap().display().to_string();
-        let files: Vec<String> = list.files.iter().map(|of| short(&of.path)).collect();
+        let files: Vec<String> = list.files.iter().map(|file| short(&file.path)).collect();
         let expected = [
             "base/5/1259",
             "base/5/1259.1",
@@ -413,7 +413,8 @@ mod tests {
         let expected =
             ["base/5/16384.rum", "base/5/16999", "base/readme", "pg_tblspc/16510/lost+found"];
         assert_eq!(foreign, expected);
-        let unreadable: Vec<String> = list.unreadable.iter().map(|(of, _)| short(of)).collect();
+        let unreadable: Vec<String> =
+            list.unreadable.iter().map(|(unreadable, _)| short(unreadable)).collect();
         assert_eq!(unreadable, ["pg_tblspc/16511"]);
     }
 

@@ -143,7 +143,7 @@ impl CopiedWal {
     /// Reads all of it, up to the first gap or damage.
     pub(crate) fn read(&mut self, start: Lsn, interrupt: &Interrupt) -> Result<(), DrillError> {
         let files: Vec<SegmentFile> =
-            self.segments.iter().filter_map(|(_, path)| SegmentFile::of(path)).collect();
+            self.segments.iter().filter_map(|(_, path)| SegmentFile::from_path(path)).collect();
         if files.is_empty() {
             return Ok(());
         }
@@ -192,8 +192,8 @@ impl CopiedWal {
             }
         }
         let made = std::mem::take(&mut self.made);
-        let given = made.into_iter().filter(|of| of.at < end);
-        given.map(|of| self.neutralise(of, writer)).collect()
+        let given = made.into_iter().filter(|made| made.at < end);
+        given.map(|made| self.neutralise(made, writer)).collect()
     }
 
     fn neutralise(
@@ -204,7 +204,7 @@ impl CopiedWal {
         let MadeTablespace { at, oid, path, header } = made;
         for (place, range) in record_places(at, header.len(), self.page_bytes, self.segment_bytes) {
             let number = place.segment_number(self.segment_bytes);
-            let segment = self.segments.iter().find(|(of, _)| *of == number);
+            let segment = self.segments.iter().find(|(segment, _)| *segment == number);
             let (_, file) = segment.ok_or_else(|| {
                 let missing = io::Error::other("the segment of a record that was read is missing");
                 DrillError::write(&self.directory)(missing)
@@ -232,7 +232,7 @@ impl CopiedWal {
 /// What is wrong if the segment is another cluster's.
 fn foreign(copy: &Path, file: &SegmentFile, control: &ControlFile) -> Option<String> {
     // What is no WAL is found when it is read.
-    let (header, _) = first_header(&[SegmentFile::of(copy)?]).ok()?;
+    let (header, _) = first_header(&[SegmentFile::from_path(copy)?]).ok()?;
     let own = control.system_identifier;
     (header.system_identifier != own).then(|| {
         let (shown, other) = (file.path.display(), header.system_identifier);

@@ -54,9 +54,11 @@ impl DrillSource {
 /// What stands between the backups of a chain that do not fit: a sentence each, for people.
 pub(crate) fn misfits(members: &[DrillSource]) -> Vec<String> {
     let mut misfits = Vec::new();
-    let path = |of: &DrillSource| of.path.display().to_string();
-    let identifier = |of: &DrillSource| of.control.as_ref().ok().map(|of| of.system_identifier);
-    if let Some(first) = members.first().filter(|of| of.incremental_from().is_some()) {
+    let path = |source: &DrillSource| source.path.display().to_string();
+    let identifier = |source: &DrillSource| {
+        source.control.as_ref().ok().map(|control| control.system_identifier)
+    };
+    if let Some(first) = members.first().filter(|member| member.incremental_from().is_some()) {
         misfits.push(format!(
             "{} is incremental, too: the chain begins with the full backup that it was taken from",
             path(first)
@@ -88,10 +90,10 @@ pub(crate) fn misfits(members: &[DrillSource]) -> Vec<String> {
 /// The order in which these backups are a whole chain; `None`: they are in it, or in none.
 pub(crate) fn right_order(members: &[DrillSource]) -> Option<Vec<PathBuf>> {
     let mut sorted: Vec<&DrillSource> = members.iter().collect();
-    sorted.sort_by_key(|of| of.start());
+    sorted.sort_by_key(|sorted| sorted.start());
     let fits = |pair: &[&DrillSource]| pair[1].incremental_from() == pair[0].start();
-    let is_chain = sorted.first().is_some_and(|of| of.incremental_from().is_none())
+    let is_chain = sorted.first().is_some_and(|sorted| sorted.incremental_from().is_none())
         && sorted.windows(2).all(fits);
     let is_given = sorted.iter().zip(members).all(|(one, other)| one.path == other.path);
-    (is_chain && !is_given).then(|| sorted.iter().map(|of| of.path.clone()).collect())
+    (is_chain && !is_given).then(|| sorted.iter().map(|sorted| sorted.path.clone()).collect())
 }

@@ -43,7 +43,7 @@ pub(crate) struct WalChoice {
 
 impl WalChoice {
     /// What this backup needs, and what is at hand of it.
-    pub(crate) fn of(
+    pub(crate) fn choose(
         source: &DrillSource,
         control: &ControlFile,
         wal: &[PathBuf],
@@ -55,7 +55,7 @@ impl WalChoice {
             None => (control.last_checkpoint.redo, None),
         };
         let timeline = label_timeline.unwrap_or(control.last_checkpoint.timeline);
-        let SegmentsAtHand { places, segments, unreadable } = SegmentsAtHand::of(wal, source)?;
+        let SegmentsAtHand { places, segments, unreadable } = SegmentsAtHand::list(wal, source)?;
         interrupt.check()?;
         let mut choice = Self {
             sources: places.iter().map(|path| path.display().to_string()).collect(),
@@ -73,7 +73,7 @@ impl WalChoice {
         }
         let archive = match target {
             DrillTarget::Consistency => on_timeline(segments, timeline)?,
-            DrillTarget::Latest | DrillTarget::Bound(_) => Archive::of(segments, None)?.segments,
+            DrillTarget::Latest | DrillTarget::Bound(_) => Archive::new(segments, None)?.segments,
         };
         choice.take(&archive, control.wal_segment_bytes.into(), target);
         if choice.stop.is_none() && source.kind == DrilledKind::BaseBackup {
@@ -151,7 +151,7 @@ impl Collect for BackupEnd {
 
 /// Whether this record ends the backup that began there.
 pub(crate) fn is_backup_end(record: &Record<'_>, parts: &Parts, start: Lsn) -> bool {
-    if RecordType::of(&record.header) != XLOG_BACKUP_END {
+    if RecordType::from_header(&record.header) != XLOG_BACKUP_END {
         return false;
     }
     let data = record.bytes.get(parts.main_data.clone()).and_then(<[u8]>::first_chunk);
@@ -188,7 +188,7 @@ struct SegmentsAtHand {
 
 impl SegmentsAtHand {
     /// Of two files for the same place the last one is taken: the backup's own.
-    fn of(named: &[PathBuf], source: &DrillSource) -> Result<Self, WalReadError> {
+    fn list(named: &[PathBuf], source: &DrillSource) -> Result<Self, WalReadError> {
         let mut at_hand = Self { places: named.to_vec(), segments: Vec::new(), unreadable: None };
         for path in named {
             at_hand.segments.extend(files(path)?);
@@ -218,7 +218,7 @@ fn on_timeline(
     segments: Vec<SegmentFile>,
     timeline: u32,
 ) -> Result<Vec<SegmentFile>, WalReadError> {
-    match Archive::of(segments, Some(timeline)) {
+    match Archive::new(segments, Some(timeline)) {
         Ok(archive) => Ok(archive.segments),
         Err(WalReadError::NoTimeline { .. }) => Ok(Vec::new()),
         Err(error) => Err(error),
@@ -265,7 +265,7 @@ mod tests {
         use DrillTarget::{Bound, Consistency, Latest};
         let file = |number: u64| {
             let name = segment_name(1, number, 1 << 24);
-            SegmentFile::of(Path::new(&name)).unwrap()
+            SegmentFile::from_path(Path::new(&name)).unwrap()
         };
         let check =
             |there: &[u64], stop: Option<u64>, target, taken: usize, missing: Option<u64>| {

@@ -87,7 +87,7 @@ fn error_words(log: &str) -> Option<String> {
 
 /// Bytes of what the backups of a chain are combined to, at most, and of what is unpacked of them before.
 pub(crate) fn combined_bytes(members: &[DrillSource]) -> Result<(u64, u64), DrillError> {
-    let unpacked = members.iter().map(|of| match &of.form {
+    let unpacked = members.iter().map(|member| match &member.form {
         SourceForm::Tars(survey) => survey.bytes,
         SourceForm::Directory | SourceForm::Repository(_) | SourceForm::Chain(_) => 0,
     });

@@ -37,7 +37,7 @@ struct CopiedFile {
 
 impl CopyLayout {
     /// Lists the files of a backup.
-    pub(crate) fn of(backup: &Path, major: u32) -> Result<Self, DrillError> {
+    pub(crate) fn new(backup: &Path, major: u32) -> Result<Self, DrillError> {
         let mut layout = Self::default();
         layout.directories.extend(["data", "tablespaces"].map(PathBuf::from));
         layout.directories.extend(MADE_EMPTY.map(|name| Path::new("data").join(name)));
@@ -54,12 +54,12 @@ impl CopyLayout {
 
     /// Of what is unpacked: nothing is copied.
     pub(crate) fn of_tars(survey: &TarSurvey) -> Self {
-        let of = |oid| {
+        let pick = |oid| {
             let tar = survey.files.tablespaces.get(&oid);
             DrilledTablespace { oid, path: tar.map(|tar| tar.path.display().to_string()) }
         };
         Self {
-            tablespaces: survey.tablespaces().map(of).collect(),
+            tablespaces: survey.tablespaces().map(pick).collect(),
             bytes: survey.bytes,
             ..Self::default()
         }
@@ -287,10 +287,13 @@ mod tests {
         symlink(&space, backup.join("pg_tblspc/16500")).unwrap();
         symlink("/etc", backup.join("elsewhere")).unwrap();
         fs::write(backup.join("tablespace_map"), "16500 /a b\n16501 /srv/other\n").unwrap();
-        let layout = CopyLayout::of(&backup, 17).unwrap();
+        let layout = CopyLayout::new(&backup, 17).unwrap();
         assert_eq!(layout.bytes, 12);
-        let oids: Vec<(u32, bool)> =
-            layout.tablespaces.iter().map(|of| (of.oid, of.path.is_some())).collect();
+        let oids: Vec<(u32, bool)> = layout
+            .tablespaces
+            .iter()
+            .map(|tablespace| (tablespace.oid, tablespace.path.is_some()))
+            .collect();
         assert_eq!(oids, [(16500, true), (16501, false)]);
         assert!(layout.notes[0].contains("elsewhere"), "{:?}", layout.notes);
         let cluster = place.path().join("copy");

@@ -24,7 +24,7 @@
 //!     guard: GuardOptions::of_this_program(work_dir.into(), ServerUser::choose()?),
 //!     unconfined: false,
 //! };
-//! let plan = DrillPlan::of(source, options, &interrupt)?;
+//! let plan = DrillPlan::new(source, options, &interrupt)?;
 //! for sentence in plan.sentences() {
 //!     eprintln!("{sentence}");
 //! }

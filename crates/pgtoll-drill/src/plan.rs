@@ -55,7 +55,7 @@ pub struct DrillPlan {
 
 impl DrillPlan {
     /// Looks at what there is, and whether there is room for the copy. Nothing is written.
-    pub fn of(
+    pub fn new(
         source: DrillSource,
         options: DrillOptions,
         interrupt: &Interrupt,
@@ -65,15 +65,16 @@ impl DrillPlan {
         let confinement =
             confined.transpose().map_err(|reason| DrillError::Unconfined { reason })?;
         let layout = match &source.form {
-            SourceForm::Directory => CopyLayout::of(&source.path, source.major)?,
+            SourceForm::Directory => CopyLayout::new(&source.path, source.major)?,
             SourceForm::Tars(survey) => CopyLayout::of_tars(survey),
             SourceForm::Repository(survey) => CopyLayout::of_repository(&source.path, survey),
             SourceForm::Chain(members) => chain_layout(members, &options)?,
         };
         let wal = match &source.control {
             Ok(control) => {
-                let of = WalChoice::of(&source, control, &options.wal, options.target, interrupt);
-                Some((of?, control.clone()))
+                let choice =
+                    WalChoice::choose(&source, control, &options.wal, options.target, interrupt);
+                Some((choice?, control.clone()))
             }
             Err(_) => None,
         };
@@ -86,7 +87,8 @@ impl DrillPlan {
             layout.bytes.saturating_add(layout.staged_bytes).saturating_add(wal_bytes + MADE_BYTES);
         let work_dir = &options.guard.base;
         // A directory that is not there is the guard's to report.
-        let free = statvfs(work_dir).map(|of| of.blocks_available() * of.fragment_size());
+        let free =
+            statvfs(work_dir).map(|statvf| statvf.blocks_available() * statvf.fragment_size());
         let free_bytes = free.unwrap_or(u64::MAX);
         if free_bytes < needed_bytes {
             let work_dir = work_dir.clone();
@@ -189,8 +191,8 @@ impl DrillPlan {
 fn chain_layout(members: &[DrillSource], options: &DrillOptions) -> Result<CopyLayout, DrillError> {
     options.installation.program(COMBINE)?;
     let user = &options.guard.user;
-    for member in members.iter().filter(|of| matches!(of.form, SourceForm::Directory)) {
-        if CopyWriter::of(user).can_read(&member.path, "backup_label").is_err() {
+    for member in members.iter().filter(|member| matches!(member.form, SourceForm::Directory)) {
+        if CopyWriter::from_user(user).can_read(&member.path, "backup_label").is_err() {
             let (path, user) = (member.path.clone(), user.name.clone());
             return Err(DrillError::Unreadable { path, user });
         }
@@ -198,7 +200,7 @@ fn chain_layout(members: &[DrillSource], options: &DrillOptions) -> Result<CopyL
     let (combined, staged_bytes) = combined_bytes(members)?;
     let tablespaces = match members.last().map(|last| (&last.form, last)) {
         Some((SourceForm::Tars(survey), _)) => CopyLayout::of_tars(survey).tablespaces,
-        Some((SourceForm::Directory, last)) => CopyLayout::of(&last.path, last.major)?.tablespaces,
+        Some((SourceForm::Directory, last)) => CopyLayout::new(&last.path, last.major)?.tablespaces,
         Some((SourceForm::Repository(_) | SourceForm::Chain(_), _)) | None => Vec::new(),
     };
     Ok(CopyLayout::of_chain(tablespaces, combined, staged_bytes))

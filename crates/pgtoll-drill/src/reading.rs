@@ -36,7 +36,7 @@ struct ListedRelation {
 
 impl ReadDatabases {
     /// Reads all databases that take connections. `progress` is given what is read.
-    pub(crate) fn of(
+    pub(crate) fn read_all(
         server: ServerOfDrill<'_>,
         progress: &mut dyn FnMut(&str),
     ) -> Result<Self, DrillError> {

@@ -49,8 +49,8 @@ impl DrillPlan {
                 packing: source.form.packing().map(str::to_owned),
                 chain: source.form.members().iter().map(member_record).collect(),
                 major: source.major,
-                system_identifier: control.map(|of| of.system_identifier.to_string()),
-                checksums: control.map(|of| of.checksum_version == 1),
+                system_identifier: control.map(|control| control.system_identifier.to_string()),
+                checksums: control.map(|control| control.checksum_version == 1),
                 bytes: self.layout.bytes,
                 tablespaces: self.layout.tablespaces.clone(),
             },
@@ -81,7 +81,7 @@ impl DrillPlan {
             };
         };
         let not_copied = CopiedWal::default();
-        let wal = restored.map_or(&not_copied, |of| &of.wal);
+        let wal = restored.map_or(&not_copied, |restored| &restored.wal);
         let (verdict, reason) = match staged.failure {
             Some(_) => verdicts::unknown("not read: the backups cannot be combined"),
             None => verdicts::of_wal(choice, wal, self.source.kind, self.options.target),
@@ -91,25 +91,26 @@ impl DrillPlan {
         DrillWal {
             verdict,
             reason,
-            seconds: restored.map_or(0.0, |of| of.wal_seconds),
+            seconds: restored.map_or(0.0, |restored| restored.wal_seconds),
             sources: choice.sources.clone(),
             timeline: Some(choice.timeline),
             start,
             stop: choice.stop.or(wal.backup_end),
             read_to: wal.to,
             segments: wal.copied,
-            made_tablespaces: restored.map_or(Vec::new(), |of| of.made_tablespaces.clone()),
+            made_tablespaces: restored
+                .map_or(Vec::new(), |restored| restored.made_tablespaces.clone()),
         }
     }
 }
 
-fn member_record(of: &DrillSource) -> DrilledMember {
+fn member_record(source: &DrillSource) -> DrilledMember {
     DrilledMember {
-        path: of.path.display().to_string(),
-        form: of.form.recorded(),
-        packing: of.form.packing().map(str::to_owned),
-        start: of.start(),
-        incremental_from: of.incremental_from(),
+        path: source.path.display().to_string(),
+        form: source.form.recorded(),
+        packing: source.form.packing().map(str::to_owned),
+        start: source.start(),
+        incremental_from: source.incremental_from(),
     }
 }
 
@@ -122,23 +123,23 @@ fn start_record(restored: Option<&Restored>, unread: Option<&String>) -> DrillSt
         recovered_to: None,
         last_words: None,
     };
-    let Some(of) = restored else {
+    let Some(restored) = restored else {
         return without(match unread {
             Some(error) => (DrillVerdict::Failed, format!("no server starts on it: {error}")),
             None => (DrillVerdict::Unknown, NOT_TRIED.to_owned()),
         });
     };
     DrillStart {
-        seconds: of.start_seconds,
-        copy_seconds: of.copy_seconds,
-        recovered_to: redo_end(&of.log),
-        last_words: match &of.end {
+        seconds: restored.start_seconds,
+        copy_seconds: restored.copy_seconds,
+        recovered_to: redo_end(&restored.log),
+        last_words: match &restored.end {
             StartEnd::Serves => None,
             StartEnd::Ended { last_words, .. } | StartEnd::Stalled { last_words } => {
                 Some(last_words.clone())
             }
         },
-        ..without(verdicts::of_start(&of.end, of.stop_error.as_deref()))
+        ..without(verdicts::of_start(&restored.end, restored.stop_error.as_deref()))
     }
 }
 
@@ -157,12 +158,14 @@ fn pages_record(
     findings.extend(unpacked);
     findings.extend(verdicts::missing_tablespaces(&plan.layout.tablespaces));
     let VerifiedBackup { files: backup, seconds: backup_seconds } = backup;
-    let (files, read) =
-        restored.as_ref().map_or((None, None), |of| (of.files.as_ref(), of.read.as_ref()));
+    let (files, read) = restored
+        .as_ref()
+        .map_or((None, None), |restored| (restored.files.as_ref(), restored.read.as_ref()));
     let (verdict, reason) = verdicts::of_pages((&members, &backup), &findings, files, read);
-    let seconds =
-        members_seconds + backup_seconds + restored.as_ref().map_or(0.0, |of| of.pages_seconds);
-    let (files, read) = restored.map_or((None, None), |of| (of.files, of.read));
+    let seconds = members_seconds
+        + backup_seconds
+        + restored.as_ref().map_or(0.0, |restored| restored.pages_seconds);
+    let (files, read) = restored.map_or((None, None), |restored| (restored.files, restored.read));
     let read = read.unwrap_or_default();
     findings.extend(read.findings);
     DrillPages {

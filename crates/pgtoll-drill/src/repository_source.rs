@@ -26,7 +26,7 @@ impl DrillSource {
         let (stop, is_online) = (manifest.stop, manifest.is_online);
         let stanza = path.parent().unwrap_or(&path);
         let archive = archive_of(stanza, manifest.archive.as_deref());
-        let (mut survey, facts) = RepositorySurvey::of(stanza, manifest);
+        let (mut survey, facts) = RepositorySurvey::from_manifest(stanza, manifest);
         let RepositoryFacts { control, label } = facts;
         let label = label.map(|text| BackupLabel::parse(&String::from_utf8_lossy(&text)));
         Ok(Self {

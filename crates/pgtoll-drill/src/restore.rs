@@ -48,7 +48,8 @@ pub(crate) struct Restored {
 impl Restored {
     pub(crate) fn notes(&self) -> Vec<String> {
         let databases = self.read.iter().flat_map(|read| &read.databases);
-        let is_unchecked = |of: &DrilledDatabase| of.skipped.is_none() && of.indexes.is_none();
+        let is_unchecked =
+            |database: &DrilledDatabase| database.skipped.is_none() && database.indexes.is_none();
         let mut notes = self.notes.clone();
         if databases.clone().any(is_unchecked) {
             notes.push(
@@ -77,7 +78,7 @@ impl Restore<'_> {
     pub(crate) fn run(&mut self) -> Result<Restored, DrillError> {
         let patience = self.plan.options.patience;
         let cluster = self.cluster;
-        let writer = CopyWriter::of(self.guard.user());
+        let writer = CopyWriter::from_user(self.guard.user());
         let begin = Instant::now();
         let notes = self.copy_files(writer)?;
         let copy_seconds = begin.elapsed().as_secs_f64();
@@ -159,7 +160,7 @@ impl Restore<'_> {
         for tablespace in &made {
             self.make_tablespace(cluster, tablespace.oid, writer)?;
         }
-        let replayed = made.into_iter().filter(|of| of.at >= self.choice.start);
+        let replayed = made.into_iter().filter(|made| made.at >= self.choice.start);
         Ok((wal, replayed.collect()))
     }
 
@@ -223,7 +224,7 @@ impl Restore<'_> {
         let mut show = |database: &str| {
             watch(DrillStep::Stage(&format!("read database {database}")));
         };
-        let read = ReadDatabases::of(server, &mut show)?;
+        let read = ReadDatabases::read_all(server, &mut show)?;
         let stopped = cluster.stop(self.guard, StopMode::Fast);
         self.interrupt.check()?;
         Ok((Some(read), stopped.err().map(|error| error.to_string())))

@@ -62,7 +62,7 @@ impl Session<'_> {
                 if is_lost {
                     self.connection = None;
                 }
-                let mut failure = Failure::of(&error);
+                let mut failure = Failure::from_error(&error);
                 if is_lost {
                     let log = self.server.cluster.last_words();
                     failure.words = format!("the server process ended: {log}");
@@ -88,7 +88,7 @@ impl Session<'_> {
                 }
                 Err(error) => {
                     server.interrupt.check()?;
-                    return Ok(Err(Failure::of(&error)));
+                    return Ok(Err(Failure::from_error(&error)));
                 }
             }
         }
@@ -97,7 +97,7 @@ impl Session<'_> {
 }
 
 impl Failure {
-    fn of(error: &Error) -> Self {
+    fn from_error(error: &Error) -> Self {
         let sqlstate = error.sqlstate().map(str::to_owned);
         let words = words(error);
         let is_damage = !is_of_this_machine(&words, sqlstate.as_deref());

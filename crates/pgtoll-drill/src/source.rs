@@ -81,7 +81,9 @@ impl SourceForm {
             Self::Directory => Vec::new(),
             Self::Tars(survey) => survey.findings.clone(),
             Self::Repository(survey) => survey.findings.clone(),
-            Self::Chain(members) => members.iter().flat_map(|of| of.form.findings()).collect(),
+            Self::Chain(members) => {
+                members.iter().flat_map(|member| member.form.findings()).collect()
+            }
         }
     }
 
@@ -274,7 +276,7 @@ fn survey(
 ) -> Result<(TarSurvey, TarFacts), DrillError> {
     let work_dir = search.work_dir;
     // A directory that is not there is the guard's to report.
-    let free = statvfs(work_dir).map(|of| of.blocks_available() * of.fragment_size());
+    let free = statvfs(work_dir).map(|statvf| statvf.blocks_available() * statvf.fragment_size());
     let free_bytes = free.unwrap_or(u64::MAX);
     if let Some(packing) = files.packing() {
         let listed = files.manifest.as_deref().and_then(bytes_in_manifest);
@@ -299,7 +301,7 @@ fn survey(
     (search.watch)(DrillStep::Stage(what));
     let limits = SurveyLimits { free_bytes, work_dir, interrupt: search.interrupt };
     let watch = &mut *search.watch;
-    TarSurvey::of(files, limits, &mut |done, all| watch(DrillStep::Bytes { what, done, all }))
+    TarSurvey::read(files, limits, &mut |done, all| watch(DrillStep::Bytes { what, done, all }))
 }
 
 fn manifest_stop(

@@ -171,6 +171,6 @@ impl<'a> Stage<'a> {
     }
 
     fn writer(&self) -> CopyWriter {
-        CopyWriter::of(self.guard.user())
+        CopyWriter::from_user(self.guard.user())
     }
 }

@@ -39,7 +39,7 @@ pub(crate) fn start(
             }
             LaunchState::Starting => {}
         }
-        let activity = StartupActivity::of(postmaster);
+        let activity = StartupActivity::from_postmaster(postmaster);
         if let Some(segment) = activity.segment() {
             progress(segment);
         }

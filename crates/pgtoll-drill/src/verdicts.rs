@@ -95,13 +95,13 @@ pub(crate) fn of_start(end: &StartEnd, stopped: Option<&str>) -> Reasoned {
 
 /// Tablespaces that the backup should have.
 pub(crate) fn missing_tablespaces(tablespaces: &[DrilledTablespace]) -> Vec<DrillFinding> {
-    let missing = tablespaces.iter().filter(|of| of.path.is_none());
-    let finding = |of: &DrilledTablespace| DrillFinding {
+    let missing = tablespaces.iter().filter(|tablespace| tablespace.path.is_none());
+    let finding = |tablespace: &DrilledTablespace| DrillFinding {
         database: None,
         relation: None,
         check: DrillCheck::Tablespace,
         is_damage: true,
-        words: format!("the files of tablespace {} are missing", of.oid),
+        words: format!("the files of tablespace {} are missing", tablespace.oid),
         sqlstate: None,
     };
     missing.map(finding).collect()
@@ -120,12 +120,12 @@ pub(crate) fn of_pages(
         record.is_some_and(|record| record.outcome == outcome)
     };
     let findings = read.map_or(&[][..], |read| &read.findings);
-    let of_tars = |of: &&DrillFinding| of.check == DrillCheck::Tar;
-    let of_files = |of: &&DrillFinding| of.check == DrillCheck::Repository;
-    let damage = |of: &&DrillFinding| of.is_damage;
+    let of_tars = |finding: &&DrillFinding| finding.check == DrillCheck::Tar;
+    let of_files = |finding: &&DrillFinding| finding.check == DrillCheck::Repository;
+    let damage = |finding: &&DrillFinding| finding.is_damage;
     let in_tars = before.iter().filter(of_tars).filter(damage).count();
     let in_files = before.iter().filter(of_files).filter(damage).count();
-    let missing = before.iter().filter(|of| !of_tars(of) && !of_files(of)).count();
+    let missing = before.iter().filter(|before| !of_tars(before) && !of_files(before)).count();
     let damage = findings.iter().filter(damage).count() + missing;
     let more = read.map_or(0, |read| read.more_findings);
     let mut wrong = Vec::new();
@@ -137,7 +137,7 @@ pub(crate) fn of_pages(
         1 => wrong.push("1 finding in the repository".to_owned()),
         count => wrong.push(format!("{count} findings in the repository")),
     }
-    if members.iter().any(|of| has(Some(of), VerificationOutcome::Findings)) {
+    if members.iter().any(|member| has(Some(member), VerificationOutcome::Findings)) {
         wrong.push("files of a backup in the chain are damaged".to_owned());
     }
     if has(backup.as_ref().ok(), VerificationOutcome::Findings) {
@@ -163,7 +163,9 @@ pub(crate) fn of_pages(
         }
         (Ok(_), Some(_), Some(read))
             if has(backup.as_ref().ok(), VerificationOutcome::Unverified)
-                || members.iter().any(|of| has(Some(of), VerificationOutcome::Unverified))
+                || members
+                    .iter()
+                    .any(|member| has(Some(member), VerificationOutcome::Unverified))
                 || has(restored, VerificationOutcome::Unverified)
                 || !read.findings.is_empty()
                 || !before.is_empty() =>

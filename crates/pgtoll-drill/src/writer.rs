@@ -23,7 +23,7 @@ pub(crate) struct CopyWriter {
 }
 
 impl CopyWriter {
-    pub(crate) fn of(user: &ServerUser) -> Self {
+    pub(crate) fn from_user(user: &ServerUser) -> Self {
         let (uid, gid) = user.ids();
         Self { user: user.changed.then(|| (Uid::from_raw(uid), Gid::from_raw(gid))) }
     }
@@ -123,8 +123,10 @@ impl MadeDirectories {
 
     /// Makes this directory and those above it, below `to`.
     pub(crate) fn make(&mut self, path: &Path, to: &Path) -> Result<(), DrillError> {
-        let mut missing: Vec<&Path> =
-            path.ancestors().take_while(|of| *of != to && !self.made.contains(*of)).collect();
+        let mut missing: Vec<&Path> = path
+            .ancestors()
+            .take_while(|ancestor| *ancestor != to && !self.made.contains(*ancestor))
+            .collect();
         while let Some(path) = missing.pop() {
             self.writer.directory(path).map_err(DrillError::write(path))?;
             self.made.insert(path.to_owned());

@@ -9,23 +9,23 @@ pub(crate) fn answers(header: &Header, answer: Option<&RunAnswer>) -> Vec<String
     let lines = answer.map_or(&[][..], |answer| &answer.lines);
     let sentences = header.workloads.iter().filter_map(|workload| {
         let own: Vec<&AnswerLine> =
-            lines.iter().filter(|of| of.workload == workload.name).collect();
+            lines.iter().filter(|line| line.workload == workload.name).collect();
         (!own.is_empty()).then(|| sentence(header, workload, &own))
     });
     sentences.collect()
 }
 
 fn sentence(header: &Header, workload: &Workload, lines: &[&AnswerLine]) -> String {
-    let said = |of: &&&AnswerLine| {
-        let cause = of.cause.as_ref().map(|cause| format!(" ({cause})")).unwrap_or_default();
-        format!("{}: {}{cause}", of.change, of.figure)
+    let said = |line: &&&AnswerLine| {
+        let cause = line.cause.as_ref().map(|cause| format!(" ({cause})")).unwrap_or_default();
+        format!("{}: {}{cause}", line.change, line.figure)
     };
-    let compared = lines.iter().filter(|of| of.metric.is_some());
-    let words = compared.clone().map(|of| said(&of)).collect::<Vec<_>>().join("; ");
-    let metric = compared.clone().find_map(|of| of.metric);
+    let compared = lines.iter().filter(|line| line.metric.is_some());
+    let words = compared.clone().map(|compared| said(&compared)).collect::<Vec<_>>().join("; ");
+    let metric = compared.clone().find_map(|compared| compared.metric);
     let compared =
-        metric.map(|of| format!("in {}, against {}, {words}", name(of), header.baseline));
-    let others = lines.iter().filter(|of| of.metric.is_none()).map(|of| said(&of));
+        metric.map(|metric| format!("in {}, against {}, {words}", name(metric), header.baseline));
+    let others = lines.iter().filter(|line| line.metric.is_none()).map(|line| said(&line));
     let all: Vec<String> = compared.into_iter().chain(others).collect();
     format!("{}: {}.", workload.title, all.join(". "))
 }

@@ -77,7 +77,10 @@ impl Twins {
             let independent = self.independent(metric);
             let nulls: Vec<NullComparison> = self
                 .of_metric(metric)
-                .map(|of| NullComparison { log_ratio: of.log_ratio, half_width: of.half_width })
+                .map(|metric| NullComparison {
+                    log_ratio: metric.log_ratio,
+                    half_width: metric.half_width,
+                })
                 .collect();
             let widening =
                 (independent >= COMPARISONS_NEEDED).then(|| widening(&nulls, 0.95))??;
@@ -96,13 +99,15 @@ impl Twins {
         workload: &str,
         rounds: u32,
     ) -> Option<ExpectedWidth> {
-        let same = self.comparisons.iter().filter(|of| {
-            of.experiment.as_deref() == Some(experiment)
-                && of.workload == workload
-                && matches!(of.metric, Metric::CpuPerTransaction | Metric::CpuPerOperation)
+        let same = self.comparisons.iter().filter(|comparison| {
+            comparison.experiment.as_deref() == Some(experiment)
+                && comparison.workload == workload
+                && matches!(comparison.metric, Metric::CpuPerTransaction | Metric::CpuPerOperation)
         });
         let widths: Vec<f64> = same
-            .filter_map(|of| Some(of.half_width * mean_error(rounds)? / mean_error(of.rounds?)?))
+            .filter_map(|same| {
+                Some(same.half_width * mean_error(rounds)? / mean_error(same.rounds?)?)
+            })
             .collect();
         let ratio = median(&widths)?.exp_m1();
         ratio.is_finite().then_some(ExpectedWidth { ratio, comparisons: widths.len() })
@@ -115,14 +120,16 @@ impl Twins {
     }
 
     fn of_metric(&self, metric: Metric) -> impl Iterator<Item = &TwinComparison> {
-        let has_rounds = |of: &TwinComparison| of.rounds.is_none_or(|of| of >= ROUNDS_NEEDED);
-        let own = self.comparisons.iter().filter(move |of| has_rounds(of));
+        let has_rounds = |comparison: &TwinComparison| {
+            comparison.rounds.is_none_or(|round| round >= ROUNDS_NEEDED)
+        };
+        let own = self.comparisons.iter().filter(move |comparison| has_rounds(comparison));
         own.filter(move |comparison| comparison.metric == metric)
     }
 
     /// Twins of one run share their baseline: under one workload their comparisons count as one.
     fn independent(&self, metric: Metric) -> usize {
-        let pairs = self.of_metric(metric).map(|of| (&of.started, &of.workload));
+        let pairs = self.of_metric(metric).map(|metric| (&metric.started, &metric.workload));
         pairs.collect::<BTreeSet<_>>().len()
     }
 }
@@ -136,17 +143,17 @@ fn mean_error(values: u32) -> Option<f64> {
 /// The lines that a complete run adds; none for other runs.
 pub fn twin_lines(result: &RunResult) -> String {
     let all = result.comparisons.iter().filter(|_| result.complete);
-    let nulls = all.filter(|of| of.null && of.rounds > 1);
-    let lines = nulls.filter_map(|of| {
+    let nulls = all.filter(|comparison| comparison.null && comparison.rounds > 1);
+    let lines = nulls.filter_map(|null| {
         let comparison = TwinComparison {
             machine: TwinMachine::from(&result.header.host),
             started: result.header.started.clone(),
-            workload: of.workload.clone(),
-            metric: of.metric,
-            log_ratio: of.ratio.estimate.ln(),
-            half_width: of.half_width_before_widening(),
+            workload: null.workload.clone(),
+            metric: null.metric,
+            log_ratio: null.ratio.estimate.ln(),
+            half_width: null.half_width_before_widening(),
             experiment: Some(result.header.experiment.clone()),
-            rounds: Some(of.rounds),
+            rounds: Some(null.rounds),
         };
         Some(serde_json::to_string(&comparison).ok()? + "\n")
     });
@@ -194,7 +201,7 @@ mod tests {
         };
         let all = [("read", 0.01, Some(6)), ("read", 0.03, Some(6)), ("read", 0.02, Some(6))];
         let older = [("read", 0.5, None), ("write", 0.5, Some(6)), ("once", 0.5, Some(1))];
-        let lines = all.into_iter().chain(older).map(|(name, width, of)| line(name, width, of));
+        let lines = all.into_iter().chain(older).map(|(name, width, item)| line(name, width, item));
         let twins = Twins { comparisons: lines.collect() };
         let width = |name, rounds| twins.expected_width("e", name, rounds);
         let same = width("read", 6).unwrap();
@@ -233,8 +240,14 @@ mod tests {
         let cut_short = &kept[..kept.len() - 2];
         assert!(Twins::parse(cut_short, host).most_comparisons() >= 10);
         let calibration = Twins::parse(&kept, host).calibration();
-        assert!(calibration.iter().any(|of| of.metric == Metric::CpuPerTransaction));
-        assert!(calibration.iter().all(|of| of.widening >= 1.0 && of.comparisons >= 10));
+        assert!(
+            calibration.iter().any(|calibration| calibration.metric == Metric::CpuPerTransaction)
+        );
+        assert!(
+            calibration
+                .iter()
+                .all(|calibration| calibration.widening >= 1.0 && calibration.comparisons >= 10)
+        );
         let other = Host { cores: host.cores + 1, ..host.clone() };
         assert_eq!(Twins::parse(&kept, &other).most_comparisons(), 0);
         result.complete = false;

@@ -29,9 +29,9 @@ pub(crate) fn comparisons(run: &Run, workload: &Workload) -> (Vec<Comparison>, V
             Some(Comparison { widening, null_factor, ..found })
         });
         let mut compared = compared.collect::<Vec<Option<Comparison>>>().into_iter();
-        own.extend(compared.by_ref().take(intervals.pairs.len()).flatten().map(|of| {
-            let against = of.against.filter(|against| *against != header.baseline);
-            Comparison { against, ..of }
+        own.extend(compared.by_ref().take(intervals.pairs.len()).flatten().map(|compared| {
+            let against = compared.against.filter(|against| *against != header.baseline);
+            Comparison { against, ..compared }
         }));
         against_others.extend(compared.flatten());
     }

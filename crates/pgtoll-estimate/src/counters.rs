@@ -10,10 +10,11 @@ type Counter<'a> = (&'static str, &'static str, &'a dyn Fn(&Counters) -> Option<
 
 /// What counters of this work are divided by, as the names of values end.
 fn divisor(run: &Run, workload: &Workload) -> &'static str {
-    let mut operations = run.operations.iter().filter(|of| of.workload == workload.name);
+    let mut operations =
+        run.operations.iter().filter(|operation| operation.workload == workload.name);
     if workload.work.is_of_transactions() {
         "transaction"
-    } else if operations.any(|of| of.pages.is_some()) {
+    } else if operations.any(|operation| operation.pages.is_some()) {
         "page"
     } else {
         "operation"
@@ -60,10 +61,15 @@ pub(crate) fn counted_values(run: &Run, workload: &Workload, arm: &str) -> Vec<N
 /// What an arm counted each time, and what that is divided by.
 #[expect(clippy::cast_precision_loss, reason = "counters of a run are far below 2^53")]
 fn passes<'a>(run: &'a Run, workload: &Workload, arm: &str) -> Vec<(&'a Counters, f64)> {
-    let counted = run.counted.iter().filter(|of| of.workload == workload.name && of.arm == arm);
+    let counted = run
+        .counted
+        .iter()
+        .filter(|counted| counted.workload == workload.name && counted.arm == arm);
     let counted = counted.map(|counted| (&counted.counters, counted.transactions as f64));
-    let operations =
-        run.operations.iter().filter(|of| of.workload == workload.name && of.arm == arm);
+    let operations = run
+        .operations
+        .iter()
+        .filter(|operation| operation.workload == workload.name && operation.arm == arm);
     let per_transaction = workload.work.is_of_transactions();
     let operations = operations.map(|done| {
         let by = if per_transaction { done.transactions } else { done.pages };

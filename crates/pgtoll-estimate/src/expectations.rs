@@ -15,17 +15,17 @@ pub(crate) fn expected(
         let (found, exact) = match ExpectedFigure::named(&expectation.metric) {
             Some(ExpectedFigure::Compared(metric)) => {
                 let mut all = comparisons.iter().chain(against_others);
-                let of = all.find(|of| {
-                    of.workload == expectation.workload
-                        && of.arm == expectation.arm
-                        && of.against == expectation.against
-                        && of.metric == metric
+                let item = all.find(|comparison| {
+                    comparison.workload == expectation.workload
+                        && comparison.arm == expectation.arm
+                        && comparison.against == expectation.against
+                        && comparison.metric == metric
                 });
-                (of.map(|of| less_one(of.ratio)), false)
+                (item.map(|comparison| less_one(comparison.ratio)), false)
             }
             Some(ExpectedFigure::Counted(name)) => {
-                let of = counted(&header.baseline, expectation, name, values);
-                (of.map(|(found, _)| found), of.is_some_and(|(_, exact)| exact))
+                let counted = counted(&header.baseline, expectation, name, values);
+                (counted.map(|(found, _)| found), counted.is_some_and(|(_, exact)| exact))
             }
             None => (None, false),
         };
@@ -36,25 +36,25 @@ pub(crate) fn expected(
 }
 
 /// A ratio as a difference.
-fn less_one(of: Interval) -> Interval {
-    let Interval { estimate, lower, upper } = of;
+fn less_one(interval: Interval) -> Interval {
+    let Interval { estimate, lower, upper } = interval;
     Interval { estimate: estimate - 1.0, lower: lower - 1.0, upper: upper - 1.0 }
 }
 
 /// What was counted, and whether every repetition gave the same.
 fn counted(
     baseline: &str,
-    of: &Expectation,
+    expectation: &Expectation,
     metric: &str,
     values: &[MetricValue],
 ) -> Option<(Interval, bool)> {
     let value = |arm: &str| {
-        let mut values = values.iter().filter(|of| of.metric == metric && of.arm == arm);
-        values.find(|value| value.workload == of.workload)
+        let mut values = values.iter().filter(|value| value.metric == metric && value.arm == arm);
+        values.find(|value| value.workload == expectation.workload)
     };
-    let own = value(&of.arm)?;
-    let (found, exact) = if of.relative {
-        let other = value(of.against.as_deref().unwrap_or(baseline))?;
+    let own = value(&expectation.arm)?;
+    let (found, exact) = if expectation.relative {
+        let other = value(expectation.against.as_deref().unwrap_or(baseline))?;
         // Of the same there is no difference, of nothing neither.
         let is_same = own.value.to_bits() == other.value.to_bits();
         let found = if is_same { 0.0 } else { own.value / other.value - 1.0 };
@@ -67,9 +67,9 @@ fn counted(
     found.is_finite().then_some((interval, exact))
 }
 
-fn outcome(of: &Expectation, found: Interval) -> Outcome {
-    let lower = of.lower.unwrap_or(f64::NEG_INFINITY);
-    let upper = of.upper.unwrap_or(f64::INFINITY);
+fn outcome(expectation: &Expectation, found: Interval) -> Outcome {
+    let lower = expectation.lower.unwrap_or(f64::NEG_INFINITY);
+    let upper = expectation.upper.unwrap_or(f64::INFINITY);
     if found.lower >= lower && found.upper <= upper {
         Outcome::Holds
     } else if found.upper < lower || found.lower > upper {
@@ -131,9 +131,9 @@ mod tests {
                 exact: true,
                 of_transactions: None,
             };
-            let of = expectation("wal_per_page", true, (Some(0.3), None));
+            let expectation = expectation("wal_per_page", true, (Some(0.3), None));
             let values = [value("off", off), value("on", on)];
-            counted("off", &of, "wal_per_page", &values).map(|(found, _)| found.estimate)
+            counted("off", &expectation, "wal_per_page", &values).map(|(found, _)| found.estimate)
         };
         assert_eq!(difference(2.0, 3.0), Some(0.5));
         assert_eq!(difference(0.0, 0.0), Some(0.0));

@@ -56,30 +56,31 @@ pub fn fleet_packing_time(
     reads: &[FleetBenchRead],
     packing: FleetBenchPacking,
 ) -> Option<FleetCpuTime> {
-    let own =
-        reads.iter().filter(|of| of.case == FleetBenchCase::Packing && of.packing == Some(packing));
-    time(own.map(|of| of.usage.cpu_s() / gigabytes(of.bytes)))
+    let own = reads
+        .iter()
+        .filter(|item| item.case == FleetBenchCase::Packing && item.packing == Some(packing));
+    time(own.map(|item| item.usage.cpu_s() / gigabytes(item.bytes)))
 }
 
 /// CPU seconds of an object beyond its bytes, of which a gigabyte takes `plain_seconds`; `None`: there are
 /// no readings.
 pub fn fleet_object_time(reads: &[FleetBenchRead], plain_seconds: f64) -> Option<FleetCpuTime> {
-    let own = reads.iter().filter(|of| of.case == FleetBenchCase::Objects);
-    time(own.map(|of| {
-        let beyond = of.usage.cpu_s() - gigabytes(of.bytes) * plain_seconds;
-        beyond.max(0.0) / number(of.objects.unwrap_or_default())
+    let own = reads.iter().filter(|item| item.case == FleetBenchCase::Objects);
+    time(own.map(|item| {
+        let beyond = item.usage.cpu_s() - gigabytes(item.bytes) * plain_seconds;
+        beyond.max(0.0) / number(item.objects.unwrap_or_default())
     }))
 }
 
 fn read(record: &str, text: &str) -> Result<(FleetCpuSource, Vec<FleetBenchRead>), FleetCpuError> {
     let (mut source, mut reads) = (None, Vec::new());
     for (line, text) in (1..).zip(text.lines()) {
-        let of = serde_json::from_str(text).map_err(|error| FleetCpuError::Line {
+        let error = serde_json::from_str(text).map_err(|error| FleetCpuError::Line {
             record: record.to_owned(),
             line,
             reason: error.to_string(),
         })?;
-        match of {
+        match error {
             FleetBenchLine::Header(header) if header.schema == BENCH_FLEET_SCHEMA && line == 1 => {
                 source = Some(FleetCpuSource {
                     record: record.to_owned(),
@@ -114,8 +115,8 @@ fn gigabytes(bytes: u64) -> f64 {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts and bytes of a bench")]
-fn number(of: u64) -> f64 {
-    of as f64
+fn number(count: u64) -> f64 {
+    count as f64
 }
 
 #[cfg(test)]
@@ -148,7 +149,7 @@ mod tests {
         assert_eq!(times.plain, FleetCpuTime { seconds: 0.5, range, readings: 3 });
         assert!((times.gzip.seconds - 3.0).abs() < 1e-9, "{times:?}");
         assert!((times.object.seconds - 0.002).abs() < 1e-9, "{times:?}");
-        let sources: Vec<&str> = times.sources.iter().map(|of| &*of.record).collect();
+        let sources: Vec<&str> = times.sources.iter().map(|source| &*source.record).collect();
         assert_eq!(sources, ["one", "two"]);
 
         let error = |text: &str| fleet_cpu_times(&[("one", text)]).unwrap_err().to_string();

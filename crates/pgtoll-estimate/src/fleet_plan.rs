@@ -59,14 +59,14 @@ pub fn fleet_shards(units: &[FleetUnit], shards: u32) -> Vec<u32> {
         by_cost.then_with(|| units[one].id.cmp(&units[other].id))
     });
     let mut loads = vec![0.0_f64; shards.max(1) as usize];
-    let mut of = vec![0; units.len()];
+    let mut item = vec![0; units.len()];
     for unit in order {
         let least = (0..loads.len()).min_by(|&one, &other| loads[one].total_cmp(&loads[other]));
         let least = least.unwrap_or_default();
         loads[least] += units[unit].cpu_seconds;
-        of[unit] = u32::try_from(least).unwrap_or_default();
+        item[unit] = u32::try_from(least).unwrap_or_default();
     }
-    of
+    item
 }
 
 /// What reading these units in so many shards takes.
@@ -81,9 +81,11 @@ pub fn fleet_estimate(units: &[FleetUnit], shards: u32) -> FleetEstimate {
     let core_hours = loads.iter().sum::<f64>() / 3600.0;
     let ranges = || units.iter().filter_map(|unit| unit.cpu_seconds_range);
     // A sum of nothing would be -0.
-    let hours = |of: fn(FleetRange) -> f64| ranges().map(of).fold(0.0, |sum, of| sum + of) / 3600.0;
+    let hours = |range: fn(FleetRange) -> f64| {
+        ranges().map(range).fold(0.0, |sum, item| sum + item) / 3600.0
+    };
     let core_hours_range =
-        FleetRange { lowest: hours(|of| of.lowest), highest: hours(|of| of.highest) };
+        FleetRange { lowest: hours(|item| item.lowest), highest: hours(|item| item.highest) };
     FleetEstimate {
         bytes,
         gets,
@@ -103,8 +105,8 @@ fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-fn number(of: u64) -> f64 {
-    of as f64
+fn number(count: u64) -> f64 {
+    count as f64
 }
 
 #[cfg(test)]
@@ -147,11 +149,11 @@ mod tests {
             sizes in prop::collection::vec(0..100_000_000_000_u64, 0..200), shards in 1..40_u32
         ) {
             let units = units(&sizes);
-            let of = fleet_shards(&units, shards);
-            prop_assert_eq!(of.len(), units.len());
-            prop_assert!(of.iter().all(|&shard| shard < shards));
+            let fleet_shard = fleet_shards(&units, shards);
+            prop_assert_eq!(fleet_shard.len(), units.len());
+            prop_assert!(fleet_shard.iter().all(|&shard| shard < shards));
             let mut loads = vec![0.0; shards as usize];
-            for (unit, shard) in units.iter().zip(&of) {
+            for (unit, shard) in units.iter().zip(&fleet_shard) {
                 loads[*shard as usize] += unit.cpu_seconds;
             }
             let largest = units.iter().map(|unit| unit.cpu_seconds).fold(0.0, f64::max);
@@ -177,8 +179,8 @@ mod tests {
     fn an_estimate_of_nothing_is_zero() {
         let estimate = fleet_estimate(&[], 1);
         let range = estimate.core_hours_range.unwrap();
-        for of in [range.lowest, range.highest, estimate.core_hours] {
-            assert_eq!(format!("{of:.2}"), "0.00");
+        for item in [range.lowest, range.highest, estimate.core_hours] {
+            assert_eq!(format!("{item:.2}"), "0.00");
         }
     }
 
@@ -202,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_plan_has_as_many_shards_as_an_engine_runs() {
-        let shards = |of| read_fleet_plan(&plan_text(of)).map(|plan| plan.shards);
+        let shards = |item| read_fleet_plan(&plan_text(item)).map(|plan| plan.shards);
         assert_eq!(shards(FLEET_SHARDS_MAX), Ok(FLEET_SHARDS_MAX));
         for wrong in [0, FLEET_SHARDS_MAX + 1, u32::MAX] {
             assert_eq!(shards(wrong), Err(format!("it has {wrong} shards")));
@@ -234,20 +236,20 @@ mod tests {
             let end = (at + end).min(text.len());
             text.splice(at..end, bytes.into_bytes());
             if let Ok(plan) = read_fleet_plan(&text) {
-                let of = fleet_shards(&plan.units, plan.shards);
-                prop_assert!(of.iter().all(|&shard| shard < plan.shards));
+                let fleet_shard = fleet_shards(&plan.units, plan.shards);
+                prop_assert!(fleet_shard.iter().all(|&shard| shard < plan.shards));
             }
         }
     }
 
     #[test]
     fn another_version_of_an_object_is_another_unit() {
-        let mut of = units(&[5, 5]);
-        assert_ne!(of[0].id, of[1].id);
-        let before = of[0].id.clone();
-        of[0].objects[0].etag = Some("\"2\"".to_owned());
-        assert_ne!(fleet_unit_id(&of[0]), before);
-        of[0].objects[0].etag = None;
-        assert_eq!(fleet_unit_id(&of[0]), before);
+        let mut unit = units(&[5, 5]);
+        assert_ne!(unit[0].id, unit[1].id);
+        let before = unit[0].id.clone();
+        unit[0].objects[0].etag = Some("\"2\"".to_owned());
+        assert_ne!(fleet_unit_id(&unit[0]), before);
+        unit[0].objects[0].etag = None;
+        assert_eq!(fleet_unit_id(&unit[0]), before);
     }
 }

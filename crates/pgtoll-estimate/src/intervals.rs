@@ -95,7 +95,8 @@ impl Intervals<'_> {
         let samples = samples(lines, workload, metric);
         let options = Options { resamples, ..self.options(workload, metric) };
         let row = compared_row(&samples, &self.pairs, &options);
-        let half_widths = row.compared.iter().map(|of| Some(of.as_ref()?.estimate.half_width));
+        let half_widths =
+            row.compared.iter().map(|compared| Some(compared.as_ref()?.estimate.half_width));
         half_widths.collect::<Option<Vec<f64>>>()?.into_iter().max_by(f64::total_cmp)
     }
 
@@ -131,12 +132,12 @@ pub(crate) fn compared_row(
     let compared = pairs.iter().map(|pair| compare(samples, *pair, options.clone()));
     let mut compared: Vec<Option<ComparedArms>> = compared.collect();
     let nulls = pairs.iter().zip(&compared).filter(|(pair, _)| pair.null);
-    let factors = nulls.filter_map(|(_, of)| null_factor(&of.as_ref()?.estimate));
+    let factors = nulls.filter_map(|(_, null)| null_factor(&null.as_ref()?.estimate));
     let null_factor = factors.max_by(f64::total_cmp);
     if let Some(factor) = null_factor {
-        for of in compared.iter_mut().flatten() {
-            of.options.widening *= factor;
-            of.estimate = of.estimate.clone().widened(factor);
+        for compared in compared.iter_mut().flatten() {
+            compared.options.widening *= factor;
+            compared.estimate = compared.estimate.clone().widened(factor);
         }
     }
     ComparedRow { compared, null_factor }
@@ -176,7 +177,9 @@ mod tests {
         // An arm that costs something, called a copy: its row is widened.
         let mut off = run.clone();
         off.header.arms[2].twin_of = Some("off".to_owned());
-        assert!(summarise(&off).comparisons.iter().any(|of| of.null_factor.is_some()));
+        assert!(
+            summarise(&off).comparisons.iter().any(|comparison| comparison.null_factor.is_some())
+        );
         agree(&off);
     }
 
@@ -184,12 +187,17 @@ mod tests {
     fn agree(run: &Run) {
         let result = summarise(run);
         let intervals = Intervals::from(&run.header);
-        let timed = run.header.workloads.iter().filter(|of| result.rounds.contains_key(&of.name));
+        let timed = run
+            .header
+            .workloads
+            .iter()
+            .filter(|workload| result.rounds.contains_key(&workload.name));
         for workload in timed {
-            let printed = result.comparisons.iter().filter(|of| {
-                of.workload == workload.name && of.metric == Metric::CpuPerTransaction
+            let printed = result.comparisons.iter().filter(|comparison| {
+                comparison.workload == workload.name
+                    && comparison.metric == Metric::CpuPerTransaction
             });
-            let printed = printed.map(|of| of.half_width).max_by(f64::total_cmp).unwrap();
+            let printed = printed.map(|printed| printed.half_width).max_by(f64::total_cmp).unwrap();
             let widest = intervals.widest(run.into(), workload, RESAMPLES).unwrap();
             assert_eq!(widest.to_bits(), printed.to_bits(), "{}", workload.name);
             let interim = intervals.interim_half_width(run.into(), workload).unwrap();

@@ -22,13 +22,15 @@ pub(crate) fn late_wal(run: &Run, workload: &Workload, arm: &str) -> Option<Metr
     let rounds = run.rounds.iter().filter(|round| round.workload == workload.name);
     let quarters: Vec<LastQuarter> = rounds
         .filter_map(|round| {
-            let readings = run.samples.iter().filter(|of| {
-                of.workload == workload.name && of.round == round.round && of.arm == arm
+            let readings = run.samples.iter().filter(|sample| {
+                sample.workload == workload.name && sample.round == round.round && sample.arm == arm
             });
-            LastQuarter::of(&readings.collect::<Vec<_>>())
+            LastQuarter::from_readings(&readings.collect::<Vec<_>>())
         })
         .collect();
-    let sum = |of: fn(&LastQuarter) -> u64| quarters.iter().map(of).fold(0, u64::saturating_add);
+    let sum = |quarter: fn(&LastQuarter) -> u64| {
+        quarters.iter().map(quarter).fold(0, u64::saturating_add)
+    };
     let transactions = sum(|quarter| quarter.range.to.saturating_sub(quarter.range.from));
     let value = sum(|quarter| quarter.wal_bytes) as f64 / transactions as f64;
     let range = TransactionRange {
@@ -65,10 +67,10 @@ struct LastQuarter {
 
 impl LastQuarter {
     /// `None` where no reading lies between three quarters and the end.
-    fn of(readings: &[&CounterReading]) -> Option<Self> {
+    fn from_readings(readings: &[&CounterReading]) -> Option<Self> {
         let last = readings.last()?;
         let three_quarters = last.transactions - last.transactions / 4;
-        let first = readings.iter().find(|of| of.transactions >= three_quarters)?;
+        let first = readings.iter().find(|reading| reading.transactions >= three_quarters)?;
         (first.transactions < last.transactions).then(|| Self {
             range: TransactionRange { from: first.transactions, to: last.transactions },
             wal_bytes: last.wal_bytes.saturating_sub(first.wal_bytes),
@@ -88,8 +90,9 @@ mod tests {
             ..reading()
         };
         let all: Vec<CounterReading> = readings.iter().map(reading).collect();
-        let quarter = LastQuarter::of(&all.iter().collect::<Vec<_>>());
-        let found = quarter.map(|of| (of.range.from, of.range.to, of.wal_bytes));
+        let quarter = LastQuarter::from_readings(&all.iter().collect::<Vec<_>>());
+        let found =
+            quarter.map(|quarter| (quarter.range.from, quarter.range.to, quarter.wal_bytes));
         assert_eq!(found, expected);
     }
 
@@ -116,7 +119,7 @@ mod tests {
             .filter(|round| round.workload == workload.name)
             .flat_map(|round| {
                 [(1000, 9_000_000), (3000, 12_000_000), (4000, 12_500_000)]
-                    .map(|of| (round.round, of))
+                    .map(|item| (round.round, item))
             })
             .map(|(round, (transactions, wal_bytes))| CounterReading {
                 workload: workload.name.clone(),

@@ -9,7 +9,9 @@ use crate::metrics::{is_cut_off, metrics, name, slice_over_quantile};
 pub(crate) fn notes(run: &Run, comparisons: &[Comparison]) -> Vec<String> {
     let mut notes = run.notes.clone();
     let skipped = run.skipped.iter();
-    notes.extend(skipped.map(|of| format!("arm {} was skipped: {}", of.arm, of.reason)));
+    notes.extend(
+        skipped.map(|skipped| format!("arm {} was skipped: {}", skipped.arm, skipped.reason)),
+    );
     if !run.is_complete() {
         notes.push(incomplete(run));
     }
@@ -23,12 +25,12 @@ pub(crate) fn notes(run: &Run, comparisons: &[Comparison]) -> Vec<String> {
         notes.push(format!("lines of the record that cannot be read: {}", lines.join(", ")));
     }
     // Of the same slices other metrics show the same.
-    let first = |of: &&Comparison| of.metric == Metric::CpuPerTransaction;
+    let first = |comparison: &&Comparison| comparison.metric == Metric::CpuPerTransaction;
     notes.extend(comparisons.iter().filter(first).filter_map(changed_note));
-    notes.extend(comparisons.iter().filter_map(|of| null_note(of, comparisons)));
+    notes.extend(comparisons.iter().filter_map(|comparison| null_note(comparison, comparisons)));
     notes.extend(predictions_note(run));
     notes.extend(cpu_totals_note(run));
-    notes.extend(run.header.workloads.iter().filter_map(|of| cut_off_note(run, of)));
+    notes.extend(run.header.workloads.iter().filter_map(|workload| cut_off_note(run, workload)));
     let changed = run.slices.iter().filter(|slice| slice.processes_changed).count();
     if changed > 0 {
         notes.push(format!(
@@ -42,7 +44,8 @@ pub(crate) fn notes(run: &Run, comparisons: &[Comparison]) -> Vec<String> {
 
 /// Of the lowest percentile that slices are too short for: higher ones are not there either.
 fn cut_off_note(run: &Run, workload: &Workload) -> Option<String> {
-    let mut cut_off = metrics(workload).into_iter().filter(|of| is_cut_off(run, workload, *of));
+    let mut cut_off =
+        metrics(workload).into_iter().filter(|metric| is_cut_off(run, workload, *metric));
     let lowest = cut_off.next()?;
     let (name, times) = (name(lowest), slice_over_quantile(lowest)?);
     let higher = if cut_off.next().is_some() { " and higher ones" } else { "" };
@@ -53,22 +56,23 @@ fn cut_off_note(run: &Run, workload: &Workload) -> Option<String> {
 }
 
 /// Of a null arm that made the intervals of its row wider.
-fn null_note(of: &Comparison, comparisons: &[Comparison]) -> Option<String> {
-    let factor = of.null_factor.filter(|_| of.null)?;
+fn null_note(item: &Comparison, comparisons: &[Comparison]) -> Option<String> {
+    let factor = item.null_factor.filter(|_| item.null)?;
     let is_of_row = |other: &&Comparison| {
-        other.null && other.workload == of.workload && other.metric == of.metric
+        other.null && other.workload == item.workload && other.metric == item.metric
     };
-    let off = |of: &Comparison| of.ratio.estimate.ln().abs() / of.half_width;
+    let off =
+        |comparison: &Comparison| comparison.ratio.estimate.ln().abs() / comparison.half_width;
     let mut row = comparisons.iter().filter(is_of_row);
-    let is_worst = row.all(|other| off(other) <= off(of));
+    let is_worst = row.all(|other| off(other) <= off(item));
     is_worst.then(|| {
         format!(
             "{}: the null arm {} differed by {} % in {}: intervals of this row are {factor:.1} \
              times as wide for it",
-            of.workload,
-            of.arm,
-            signed_percent(of.ratio.estimate, 1),
-            name(of.metric)
+            item.workload,
+            item.arm,
+            signed_percent(item.ratio.estimate, 1),
+            name(item.metric)
         )
     })
 }
@@ -77,9 +81,10 @@ fn null_note(of: &Comparison, comparisons: &[Comparison]) -> Option<String> {
 const HARDLY: f64 = 0.001;
 
 /// What a comparison's steadiness shows to be other than chance.
-fn changed_note(of: &Comparison) -> Option<String> {
-    let row = || format!("{}: {} of {}", of.workload, name(of.metric), of.arm);
-    let outliers = of.steadiness?.outliers.filter(|outliers| outliers.p < HARDLY);
+fn changed_note(comparison: &Comparison) -> Option<String> {
+    let row =
+        || format!("{}: {} of {}", comparison.workload, name(comparison.metric), comparison.arm);
+    let outliers = comparison.steadiness?.outliers.filter(|outliers| outliers.p < HARDLY);
     outliers.map(|Outliers { arm, baseline, slices, .. }| {
         format!(
             "{}: {arm} of {slices} slices are far off, against {baseline} of the baseline; they \
@@ -97,7 +102,7 @@ fn incomplete(run: &Run) -> String {
         (None, None) => "the record breaks off",
     };
     let timed = run.header.workloads.iter();
-    let timed = timed.filter(|of| of.timed && of.slicing.is_some()).count();
+    let timed = timed.filter(|timed| timed.timed && timed.slicing.is_some()).count();
     let planned = (run.header.design.rounds as usize).saturating_mul(timed);
     format!("incomplete: {} of {planned} rounds ({reason})", run.rounds.len())
 }
@@ -133,12 +138,13 @@ fn cpu_totals_note(run: &Run) -> Option<String> {
 #[expect(clippy::cast_precision_loss, reason = "bytes of a run are far below 2^53")]
 fn predictions_note(run: &Run) -> Option<String> {
     let from = &run.predicted.first()?.from;
-    let errors = run.predicted.iter().filter_map(|of| {
+    let errors = run.predicted.iter().filter_map(|predicted| {
         let mut counted = run.counted.iter();
-        let same = counted.find(|it| it.workload == of.workload && it.arm == of.arm)?;
-        Some((of.wal_bytes as f64 / same.counters.wal_bytes as f64 - 1.0).abs())
+        let same =
+            counted.find(|it| it.workload == predicted.workload && it.arm == predicted.arm)?;
+        Some((predicted.wal_bytes as f64 / same.counters.wal_bytes as f64 - 1.0).abs())
     });
-    let worst = errors.filter(|of| of.is_finite()).max_by(f64::total_cmp)?;
+    let worst = errors.filter(|error| error.is_finite()).max_by(f64::total_cmp)?;
     Some(format!(
         "predicted WAL is what `pgtoll wal whatif` says of an arm's settings from the WAL of {from}; \
          it is within {:.1} % of what the arm really wrote, which stands above it",

@@ -9,17 +9,20 @@ use crate::samples::samples_in_one_piece;
 
 /// What the operations in one piece say of each comparison of operations in turns.
 pub(crate) fn one_piece_checks(run: &Run, comparisons: &[Comparison]) -> Vec<OnePieceCheck> {
-    let workload = |name: &str| run.header.workloads.iter().find(|of| of.name == name);
-    let checks = comparisons.iter().filter_map(|of| check(run, workload(&of.workload)?, of));
+    let workload = |name: &str| run.header.workloads.iter().find(|workload| workload.name == name);
+    let checks = comparisons
+        .iter()
+        .filter_map(|comparison| check(run, workload(&comparison.workload)?, comparison));
     checks.collect()
 }
 
 /// `None` of what is not done in turns, and before there are two in one piece.
-fn check(run: &Run, workload: &Workload, of: &Comparison) -> Option<OnePieceCheck> {
-    let samples = samples_in_one_piece(run.into(), workload, of.metric);
-    let arm = run.header.arms.iter().find(|arm| arm.name == of.arm)?;
-    let against = of.against.as_deref().or(arm.twin_of.as_deref()).unwrap_or(&run.header.baseline);
-    let rounds = pair_up(&samples, &of.arm, against);
+fn check(run: &Run, workload: &Workload, comparison: &Comparison) -> Option<OnePieceCheck> {
+    let samples = samples_in_one_piece(run.into(), workload, comparison.metric);
+    let arm = run.header.arms.iter().find(|arm| arm.name == comparison.arm)?;
+    let against =
+        comparison.against.as_deref().or(arm.twin_of.as_deref()).unwrap_or(&run.header.baseline);
+    let rounds = pair_up(&samples, &comparison.arm, against);
     if rounds.len() < ROUNDS_NEEDED {
         return None;
     }
@@ -27,11 +30,12 @@ fn check(run: &Run, workload: &Workload, of: &Comparison) -> Option<OnePieceChec
     let estimate = paired_ratio(&rounds, &options).ok()?;
     let in_one_piece =
         Interval { estimate: estimate.ratio, lower: estimate.lower, upper: estimate.upper };
-    let agrees = in_one_piece.lower <= of.ratio.upper && of.ratio.lower <= in_one_piece.upper;
+    let agrees = in_one_piece.lower <= comparison.ratio.upper
+        && comparison.ratio.lower <= in_one_piece.upper;
     Some(OnePieceCheck {
-        workload: of.workload.clone(),
-        metric: of.metric,
-        arm: of.arm.clone(),
+        workload: comparison.workload.clone(),
+        metric: comparison.metric,
+        arm: comparison.arm.clone(),
         in_one_piece,
         agrees,
     })
@@ -76,7 +80,12 @@ mod tests {
     /// costs the others 100.
     fn run(in_turns: u32, in_one_piece: u32) -> Run {
         let mut run = Run::parse(RECORD).unwrap();
-        let selects = run.header.workloads.iter_mut().find(|of| of.name == "first-select").unwrap();
+        let selects = run
+            .header
+            .workloads
+            .iter_mut()
+            .find(|workload| workload.name == "first-select")
+            .unwrap();
         let Work::Operation { turn_ns, .. } = &mut selects.work else { panic!("{selects:?}") };
         *turn_ns = Some(5_000_000);
         let arms = [("off", 1), ("hints", 2), ("checksums", 4), ("twin", 3)];
@@ -103,11 +112,12 @@ mod tests {
     #[test]
     fn what_is_in_one_piece_checks_and_is_not_mixed_in() {
         let result = summarise(&run(150, 150));
-        let of = |metric| {
+        let pick = |metric| {
             let mut all = result.comparisons.iter();
-            all.find(|of| of.arm == "checksums" && of.metric == metric).unwrap()
+            all.find(|comparison| comparison.arm == "checksums" && comparison.metric == metric)
+                .unwrap()
         };
-        let cpu = of(Metric::CpuPerOperation);
+        let cpu = pick(Metric::CpuPerOperation);
         assert_eq!(cpu.rounds, 10);
         assert!((cpu.ratio.estimate - 1.5).abs() < 0.01, "{cpu:?}");
         assert_eq!(result.in_one_piece.len(), 6);

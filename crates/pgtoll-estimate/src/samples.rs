@@ -141,15 +141,15 @@ fn samples_of_latency<'a>(
 }
 
 /// The latency that a metric is about; `None` where it takes a histogram that cannot be read.
-pub(crate) fn quantile_ns(of: &ArmLatencies, metric: Metric) -> Option<u64> {
+pub(crate) fn quantile_ns(arm_latencies: &ArmLatencies, metric: Metric) -> Option<u64> {
     match metric {
-        Metric::LatencyMedian => Some(of.p50_ns),
-        Metric::LatencyP90 => Some(of.p90_ns),
+        Metric::LatencyMedian => Some(arm_latencies.p50_ns),
+        Metric::LatencyP90 => Some(arm_latencies.p90_ns),
         Metric::LatencyP95 => {
-            let latencies = Latencies::from_base64(&of.histogram).ok()?;
+            let latencies = Latencies::from_base64(&arm_latencies.histogram).ok()?;
             u64::try_from(latencies.quantile(0.95)?.as_nanos()).ok()
         }
-        _ => Some(of.p99_ns),
+        _ => Some(arm_latencies.p99_ns),
     }
 }
 

@@ -39,9 +39,10 @@ pub fn side_by_side(records: &[NamedRun<'_>]) -> Result<SideBySide, NotComparabl
 }
 
 fn column((index, record): (usize, &NamedRun<'_>)) -> RecordColumn {
-    let letter = u8::try_from(index).ok().filter(|index| *index < 26).map(|of| b'A' + of);
+    let letter = u8::try_from(index).ok().filter(|index| *index < 26).map(|item| b'A' + item);
     RecordColumn {
-        label: letter.map_or_else(|| format!("R{}", index + 1), |of| char::from(of).to_string()),
+        label: letter
+            .map_or_else(|| format!("R{}", index + 1), |letter| char::from(letter).to_string()),
         name: record.name.to_owned(),
         result: record.result.clone(),
     }
@@ -61,21 +62,22 @@ fn obstacle(one: &Header, other: &Header) -> Option<String> {
     let differs = |one: &Arm, other: &Arm| {
         Arm { against: None, ..one.clone() } != Arm { against: None, ..other.clone() }
     };
-    let other_arm = |arm: &Arm| other.arms.iter().any(|of| of.name == arm.name && differs(of, arm));
+    let other_arm =
+        |arm: &Arm| other.arms.iter().any(|item| item.name == arm.name && differs(item, arm));
     if let Some(arm) = one.arms.iter().find(|arm| other_arm(arm)) {
         return Some(format!("arm \"{}\" has other settings in one than in the other", arm.name));
     }
     let scaled = one.design.scale != other.design.scale;
     for workload in &one.workloads {
         let mut others = other.workloads.iter();
-        if let Some(of) = others.find(|of| of.name == workload.name)
-            && !is_same_work(&workload.work, &of.work, scaled)
+        if let Some(item) = others.find(|item| item.name == workload.name)
+            && !is_same_work(&workload.work, &item.work, scaled)
         {
             return Some(format!("workload \"{}\" is other work in each", workload.name));
         }
     }
-    let shared = |name: &str| other.workloads.iter().any(|of| of.name == name);
-    let nothing = !one.workloads.iter().any(|of| shared(&of.name));
+    let shared = |name: &str| other.workloads.iter().any(|workload| workload.name == name);
+    let nothing = !one.workloads.iter().any(|workload| shared(&workload.name));
     nothing.then(|| "they have no workload in common".to_owned())
 }
 
@@ -111,16 +113,19 @@ fn without_numbers(text: &str) -> String {
 /// Everything that is not the same in all headers. The command says nothing that is not elsewhere.
 fn differences(records: &[RecordColumn]) -> Vec<HeaderDifference> {
     let fields: Vec<BTreeMap<String, String>> =
-        records.iter().map(|of| fields(&of.result.header)).collect();
+        records.iter().map(|record| fields(&record.result.header)).collect();
     let mut names: Vec<&String> = fields.iter().flat_map(BTreeMap::keys).collect();
     names.sort_unstable();
     names.dedup();
     let differences = names.into_iter().map(|name| HeaderDifference {
         field: name.clone(),
-        values: fields.iter().map(|of| of.get(name).cloned()).collect(),
+        values: fields.iter().map(|field| field.get(name).cloned()).collect(),
     });
     differences
-        .filter(|of| of.field != "command" && of.values.iter().any(|value| *value != of.values[0]))
+        .filter(|difference| {
+            difference.field != "command"
+                && difference.values.iter().any(|value| *value != difference.values[0])
+        })
         .collect()
 }
 
@@ -135,7 +140,7 @@ fn fields(header: &Header) -> BTreeMap<String, String> {
 fn flatten(path: &str, value: &Value, fields: &mut BTreeMap<String, String>) {
     let below =
         |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
-    let named = |list: &[Value]| list.iter().all(|of| name_of(of).is_some());
+    let named = |list: &[Value]| list.iter().all(|item| name_of(item).is_some());
     match value {
         Value::Object(object) => {
             for (name, value) in object {
@@ -164,7 +169,8 @@ fn changes(records: &[RecordColumn]) -> Vec<Change> {
         comparisons
             .filter_map(|then| {
                 let mut all = record.result.comparisons.iter();
-                let now = all.find(|of| is_of(of, &then.workload, then.metric, &then.arm))?;
+                let now = all
+                    .find(|comparison| is_of(comparison, &then.workload, then.metric, &then.arm))?;
                 Some(Change {
                     record: record.label.clone(),
                     against: first.label.clone(),
@@ -196,15 +202,16 @@ fn ratio_of_ratios(then: &Comparison, now: &Comparison) -> Interval {
 
 fn notes(records: &[RecordColumn], differences: &[HeaderDifference], changes: bool) -> Vec<String> {
     let mut notes = Vec::new();
-    let differs = |prefix: &str| differences.iter().any(|of| of.field.starts_with(prefix));
-    let setting = |of: &&HeaderDifference| {
-        let field = &of.field;
+    let differs =
+        |prefix: &str| differences.iter().any(|difference| difference.field.starts_with(prefix));
+    let setting = |difference: &&HeaderDifference| {
+        let field = &difference.field;
         field.starts_with("server.settings.")
             || field.starts_with("workloads.")
                 && (field.contains(".settings.") || field.ends_with(".memory_limit_bytes"))
     };
     let settings: Vec<&str> =
-        differences.iter().filter(setting).map(|of| of.field.as_str()).collect();
+        differences.iter().filter(setting).map(|difference| difference.field.as_str()).collect();
     let mut other_work: Vec<String> = Vec::new();
     other_work.extend(differs("design.scale").then(|| "the scale".to_owned()));
     other_work.extend((!settings.is_empty()).then(|| settings.join(", ")));
@@ -218,7 +225,7 @@ fn notes(records: &[RecordColumn], differences: &[HeaderDifference], changes: bo
     {
         notes.push("the machines differ: absolute values are not comparable".to_owned());
     }
-    if differences.iter().any(|of| of.field.ends_with(".work.script.counted")) {
+    if differences.iter().any(|difference| difference.field.ends_with(".work.script.counted")) {
         notes.push(
             "the counted passes differ in length: so do what they count a transaction, where \
              checkpoints matter"

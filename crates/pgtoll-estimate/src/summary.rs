@@ -38,7 +38,11 @@ pub fn summarise(run: &Run) -> RunResult {
         complete: run.is_complete(),
         answers: answers(&run.header, answer.as_ref()),
         answer,
-        settings: run.prepared.as_ref().map(|of| of.settings.clone()).unwrap_or_default(),
+        settings: run
+            .prepared
+            .as_ref()
+            .map(|prepared| prepared.settings.clone())
+            .unwrap_or_default(),
         skipped: run.skipped.clone(),
         rounds,
         expected: expected(&run.header, &comparisons, &against_others, &values),
@@ -54,8 +58,8 @@ pub fn summarise(run: &Run) -> RunResult {
 #[expect(clippy::cast_precision_loss, reason = "rounds are few")]
 fn noise(run: &Run) -> Option<NoiseShare> {
     let count = run.rounds.len() as f64;
-    let mean = |of: fn(&NoiseShare) -> f64| {
-        run.rounds.iter().map(|round| of(&round.noise)).sum::<f64>() / count
+    let mean = |share: fn(&NoiseShare) -> f64| {
+        run.rounds.iter().map(|round| share(&round.noise)).sum::<f64>() / count
     };
     let pressure = run.rounds.iter().all(|round| round.noise.cpu_pressure.is_some());
     (!run.rounds.is_empty()).then(|| NoiseShare {

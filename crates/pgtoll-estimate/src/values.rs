@@ -68,7 +68,7 @@ fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
 /// The share of the server's CPU time that its I/O workers used, in slices or in operations.
 #[expect(clippy::cast_precision_loss, reason = "a run's nanoseconds are far below 2^53")]
 fn io_workers_share(run: &Run, workload: &Workload, arm: &str) -> Option<NamedValue> {
-    let own = |name: &str, of: &str| name == workload.name && of == arm;
+    let own = |name: &str, text: &str| name == workload.name && text == arm;
     let slices = run.slices.iter().filter(|slice| own(&slice.workload, &slice.arm));
     let slices = slices.map(|slice| (slice.io_workers_cpu_ns, slice.server_cpu_ns));
     let operations = run.operations.iter().filter(|done| own(&done.workload, &done.arm));
@@ -84,7 +84,8 @@ fn io_workers_share(run: &Run, workload: &Workload, arm: &str) -> Option<NamedVa
 #[expect(clippy::cast_precision_loss, reason = "samples are far below 2^53")]
 fn profiled_share(run: &Run, workload: &Workload, arm: &str) -> Option<NamedValue> {
     let mut profiles = run.profiles.iter();
-    let profile = profiles.find(|of| of.workload == workload.name && of.arm == arm)?;
+    let profile =
+        profiles.find(|profile| profile.workload == workload.name && profile.arm == arm)?;
     let share = profile.samples as f64 / profile.of as f64 * 100.0;
     Some(("profiled_share_of_user_cpu".to_owned(), "%", share, false))
 }
@@ -93,9 +94,11 @@ fn profiled_share(run: &Run, workload: &Workload, arm: &str) -> Option<NamedValu
 #[expect(clippy::cast_precision_loss, reason = "counters of a run are far below 2^53")]
 fn predicted(run: &Run, workload: &Workload, arm: &str) -> Option<NamedValue> {
     let mut predicted = run.predicted.iter();
-    let predicted = predicted.find(|of| of.workload == workload.name && of.arm == arm)?;
+    let predicted =
+        predicted.find(|predicted| predicted.workload == workload.name && predicted.arm == arm)?;
     let mut counted = run.counted.iter();
-    let counted = counted.find(|of| of.workload == workload.name && of.arm == arm)?;
+    let counted =
+        counted.find(|counted| counted.workload == workload.name && counted.arm == arm)?;
     let value = predicted.wal_bytes as f64 / counted.transactions as f64;
     Some(("predicted_wal_per_transaction".to_owned(), "bytes", value, false))
 }

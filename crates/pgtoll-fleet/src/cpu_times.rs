@@ -89,12 +89,12 @@ mod tests {
     #[test]
     fn the_built_in_times_are_those_of_the_records() {
         let times = built_in_cpu_times().unwrap();
-        let records: Vec<&str> = times.sources.iter().map(|of| &*of.record).collect();
+        let records: Vec<&str> = times.sources.iter().map(|source| &*source.record).collect();
         assert_eq!(records, RECORDS.map(|(name, _)| name));
-        for of in [times.plain, times.gzip, times.lz4, times.zstd, times.object] {
-            assert!(of.readings >= 10, "{of:?}");
-            assert!(0.0 < of.range.lowest && of.range.lowest <= of.seconds, "{of:?}");
-            assert!(of.seconds <= of.range.highest, "{of:?}");
+        for item in [times.plain, times.gzip, times.lz4, times.zstd, times.object] {
+            assert!(item.readings >= 10, "{item:?}");
+            assert!(0.0 < item.range.lowest && item.range.lowest <= item.seconds, "{item:?}");
+            assert!(item.seconds <= item.range.highest, "{item:?}");
         }
         assert!(times.plain.seconds < times.lz4.seconds, "{times:?}");
         assert!(times.zstd.seconds < times.gzip.seconds, "{times:?}");
@@ -103,16 +103,16 @@ mod tests {
     #[test]
     fn an_object_is_packed_as_its_backup_or_its_name_says() {
         let times = built_in_cpu_times().unwrap();
-        let of = |name, packing| CpuSeconds::of_object(&times, name, 3_000_000_000, packing);
+        let pick = |name, packing| CpuSeconds::of_object(&times, name, 3_000_000_000, packing);
         let expected = |time: &FleetCpuTime| 3.0 * time.range.highest + times.object.range.highest;
         let check = |found: CpuSeconds, time: &FleetCpuTime| {
             assert!((found.range.highest - expected(time)).abs() < 1e-9, "{found:?}");
         };
-        check(of("data.tar", None), &times.plain);
-        check(of("data.tar.gz", None), &times.gzip);
-        check(of("base.tgz", None), &times.gzip);
-        check(of("part_001.tar.lz4", None), &times.lz4);
-        check(of("bundle/1", Some(Packing::Zstd)), &times.zstd);
-        check(of("data.tar.gz", Some(Packing::Plain)), &times.plain);
+        check(pick("data.tar", None), &times.plain);
+        check(pick("data.tar.gz", None), &times.gzip);
+        check(pick("base.tgz", None), &times.gzip);
+        check(pick("part_001.tar.lz4", None), &times.lz4);
+        check(pick("bundle/1", Some(Packing::Zstd)), &times.zstd);
+        check(pick("data.tar.gz", Some(Packing::Plain)), &times.plain);
     }
 }

@@ -29,7 +29,7 @@ pub enum BackupChoice {
 
 impl BackupChoice {
     /// As it is written on the command line.
-    pub fn of(text: Option<&str>) -> Self {
+    pub fn from_text(text: Option<&str>) -> Self {
         match text {
             None => Self::Only,
             Some("latest") => Self::Latest,
@@ -61,7 +61,7 @@ pub fn stored_backup(
     interrupt: &Interrupt,
 ) -> Result<StoredBackup, FleetError> {
     let listed = Store::open(url, interrupt)?.list(url)?;
-    let found = of_cluster(Layout::of(url, &listed), url, cluster)?;
+    let found = of_cluster(Layout::new(url, &listed), url, cluster)?;
     chosen_of(&found, url, choice)
 }
 
@@ -72,8 +72,9 @@ fn of_cluster(
     cluster: Option<&str>,
 ) -> Result<Layout, FleetError> {
     let Some(name) = cluster else { return Ok(found) };
-    let clusters: BTreeSet<String> = found.backups.iter().map(|of| of.cluster.clone()).collect();
-    found.backups.retain(|of| of.cluster == name);
+    let clusters: BTreeSet<String> =
+        found.backups.iter().map(|backup| backup.cluster.clone()).collect();
+    found.backups.retain(|backup| backup.cluster == name);
     if found.backups.is_empty() && !clusters.is_empty() {
         let clusters = clusters.into_iter().collect();
         return Err(FleetError::UnknownCluster {
@@ -91,11 +92,12 @@ pub(crate) fn backups_below(store: &Store, url: &StoreUrl) -> Result<Layout, Fle
         return Ok(Layout::of_tar(&store.head(url)?));
     }
     let listed = store.list(url)?;
-    let mut found = Layout::of(url, &listed);
+    let mut found = Layout::new(url, &listed);
     let listed = listed.iter().map(|object| (&object.url, object)).collect();
     let mut complete = Vec::with_capacity(found.backups.len());
     let backups = std::mem::take(&mut found.backups);
-    let infos: Vec<&StoredObject> = backups.iter().filter_map(|of| of.info.as_ref()).collect();
+    let infos: Vec<&StoredObject> =
+        backups.iter().filter_map(|backup| backup.info.as_ref()).collect();
     let mut infos = store.read_each(&infos, INFO_BYTES_MAX)?.into_iter();
     for mut backup in backups {
         let info = backup.info.as_ref().and_then(|_| infos.next());
@@ -120,43 +122,43 @@ fn chosen_of(
     url: &StoreUrl,
     choice: &BackupChoice,
 ) -> Result<StoredBackup, FleetError> {
-    let clusters: BTreeSet<&String> = found.backups.iter().map(|of| &of.cluster).collect();
+    let clusters: BTreeSet<&String> = found.backups.iter().map(|backup| &backup.cluster).collect();
     if *choice == BackupChoice::Latest && clusters.len() > 1 {
         let clusters = clusters.into_iter().cloned().collect();
         return Err(FleetError::SeveralClusters { url: url.clone(), clusters });
     }
     let no_backup = || FleetError::NoBackup { url: url.clone() };
-    let ids = || found.backups.iter().map(|of| of.id.clone()).collect();
-    let latest = found.backups.iter().max_by_key(|of| age_key(of));
+    let ids = || found.backups.iter().map(|backup| backup.id.clone()).collect();
+    let latest = found.backups.iter().max_by_key(|backup| age_key(backup));
     let chosen = match choice {
         BackupChoice::Only if found.backups.len() > 1 => {
             return Err(FleetError::Several { url: url.clone(), ids: ids() });
         }
         BackupChoice::Only | BackupChoice::Latest => latest,
         BackupChoice::Id(id) => {
-            let mut named = found.backups.iter().filter(|of| of.id == *id);
+            let mut named = found.backups.iter().filter(|backup| backup.id == *id);
             let first = named.next();
             if named.next().is_some() {
-                let ids = found.backups.iter().filter(|of| of.id == *id);
-                let ids = ids.map(|of| of.url.to_string()).collect();
+                let ids = found.backups.iter().filter(|backup| backup.id == *id);
+                let ids = ids.map(|ids| ids.url.to_string()).collect();
                 return Err(FleetError::Several { url: url.clone(), ids });
             }
             first
         }
     };
     // The latest backup is one that cannot be read: another one in its place would say nothing of it.
-    let unread = found.unread.iter().rev().find(|of| match choice {
-        BackupChoice::Id(id) => of.url.name() == id,
+    let unread = found.unread.iter().rev().find(|unread| match choice {
+        BackupChoice::Id(id) => unread.url.name() == id,
         BackupChoice::Only => chosen.is_none(),
         BackupChoice::Latest => chosen.is_none_or(|chosen| {
             let is_later = match chosen.layout {
-                FleetLayout::BarmanCloud => of.url > chosen.url,
+                FleetLayout::BarmanCloud => unread.url > chosen.url,
                 FleetLayout::PgBackRest => {
-                    pgbackrest_label_time(of.url.name()) > pgbackrest_label_time(&chosen.id)
+                    pgbackrest_label_time(unread.url.name()) > pgbackrest_label_time(&chosen.id)
                 }
                 FleetLayout::WalG | FleetLayout::Tars | FleetLayout::Files => false,
             };
-            of.url.parent() == chosen.url.parent() && is_later
+            unread.url.parent() == chosen.url.parent() && is_later
         }),
     });
     match (chosen, unread, choice) {
@@ -179,7 +181,7 @@ fn age_key(backup: &StoredBackup) -> (Option<&str>, u64, &StoreUrl) {
         FleetLayout::PgBackRest => Some(pgbackrest_label_time(&backup.id)),
         FleetLayout::WalG | FleetLayout::Tars | FleetLayout::Files => None,
     };
-    let written = backup.objects.iter().map(|of: &StoredObject| of.modified).max();
+    let written = backup.objects.iter().map(|object: &StoredObject| object.modified).max();
     (id, written.unwrap_or_default(), &backup.url)
 }
 

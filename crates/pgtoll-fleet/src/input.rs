@@ -134,8 +134,8 @@ struct FilePlace {
 impl StoredFile {
     /// Bytes, as they are stored.
     fn stored_bytes(&self) -> u64 {
-        let of = |place: &FilePlace| place.part.map_or(place.object.bytes, |(_, bytes)| bytes);
-        self.place.as_ref().map_or(0, of)
+        let pick = |place: &FilePlace| place.part.map_or(place.object.bytes, |(_, bytes)| bytes);
+        self.place.as_ref().map_or(0, pick)
     }
 }
 

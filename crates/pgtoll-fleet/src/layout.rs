@@ -59,7 +59,7 @@ type Directories<'a> = BTreeMap<StoreUrl, Vec<&'a StoredObject>>;
 
 impl Layout {
     /// Of the objects below this prefix.
-    pub fn of(prefix: &StoreUrl, objects: &[StoredObject]) -> Self {
+    pub fn new(prefix: &StoreUrl, objects: &[StoredObject]) -> Self {
         let mut directories = Directories::new();
         for object in objects {
             if let Some(parent) = object.url.parent() {
@@ -70,7 +70,7 @@ impl Layout {
         // Everything below these is theirs.
         let mut taken: Vec<StoreUrl> = Vec::new();
         for (directory, files) in &directories {
-            if taken.iter().any(|of| of == directory || of.below(directory).is_some()) {
+            if taken.iter().any(|taken| taken == directory || taken.below(directory).is_some()) {
                 continue;
             }
             let has = |name: &str| files.iter().any(|file| file.url.name() == name);
@@ -100,7 +100,7 @@ impl Layout {
             return found;
         }
         found.backups.push(StoredBackup {
-            cluster: url.parent().map_or_else(String::new, |of| of.name().to_owned()),
+            cluster: url.parent().map_or_else(String::new, |parent| parent.name().to_owned()),
             id: name.to_owned(),
             url,
             layout: FleetLayout::Tars,
@@ -151,7 +151,7 @@ impl Layout {
             name.contains(".tar") && (name.starts_with("data") || tablespace_of(name).is_some())
         };
         let tars: Vec<StoredObject> =
-            files.iter().filter(is_part).map(|of| (*of).clone()).collect();
+            files.iter().filter(is_part).map(|file| (*file).clone()).collect();
         if tars.is_empty() {
             if !directories.contains_key(&directory.join("data")) {
                 let reason = "backup.info without a tar: the backup is not complete".to_owned();
@@ -184,7 +184,7 @@ impl Layout {
             info: files
                 .iter()
                 .find(|file| file.url.name() == "backup.info")
-                .map(|of| (*of).clone()),
+                .map(|file| (*file).clone()),
             packing: None,
         });
     }
@@ -210,7 +210,7 @@ impl Layout {
                 objects: own.into_iter().cloned().collect(),
                 part: None,
                 beside: Vec::new(),
-                manifest: manifest.map(|of| (*of).clone()),
+                manifest: manifest.map(|manifest| (*manifest).clone()),
                 info: None,
                 packing: None,
             });
@@ -231,7 +231,7 @@ impl Layout {
 pub(crate) fn is_tar(name: &str) -> bool {
     let ending = name.rsplit_once(".tar").map(|(_, ending)| ending);
     name.strip_suffix(".tgz").is_some()
-        || ending.is_some_and(|of| of.is_empty() || of.starts_with('.'))
+        || ending.is_some_and(|ending| ending.is_empty() || ending.starts_with('.'))
 }
 
 /// The tablespace of a tar, of which there may be parts: `16385.tar.gz`, `16385_0001.tar`.
@@ -284,7 +284,8 @@ fn wal_g(
     }
     let partitions = url.join("tar_partitions");
     let parts = all.iter().filter(|object| partitions.below(&object.url).is_some());
-    let objects: Vec<StoredObject> = parts.filter(|of| is_tar(of.url.name())).cloned().collect();
+    let objects: Vec<StoredObject> =
+        parts.filter(|part| is_tar(part.url.name())).cloned().collect();
     if let Some(tar) = objects.iter().find(|tar| unread_packing(tar.url.name()).is_some()) {
         return Err(unread_tar(url.clone(), tar.url.name()));
     }
@@ -294,7 +295,7 @@ fn wal_g(
     }
     let cluster = url.parent().and_then(|directory| directory.parent());
     let is_about_all = |tar: &&StoredObject| {
-        ["pg_control.tar", "backup_label.tar"].iter().any(|of| tar.url.name().starts_with(of))
+        ["pg_control.tar", "backup_label.tar"].iter().any(|item| tar.url.name().starts_with(item))
     };
     Ok(StoredBackup {
         cluster: cluster.map_or_else(String::new, |cluster| cluster.name().to_owned()),
@@ -345,7 +346,7 @@ fn is_barman(directory: &StoreUrl) -> bool {
 fn plain_files(prefix: &StoreUrl, directory: &StoreUrl, all: &[StoredObject]) -> StoredBackup {
     let below = all.iter().filter(|object| directory.below(&object.url).is_some());
     let about_all =
-        below.clone().filter(|of| directory.below(&of.url).is_some_and(describes_backup));
+        below.clone().filter(|below| directory.below(&below.url).is_some_and(describes_backup));
     let (cluster, id) = names(prefix, directory);
     StoredBackup {
         url: directory.clone(),
@@ -381,25 +382,25 @@ mod tests {
     use super::*;
 
     fn objects(keys: &[&str]) -> Vec<StoredObject> {
-        let of = |key: &&str| StoredObject {
+        let pick = |key: &&str| StoredObject {
             url: format!("s3://b/{key}").parse().unwrap(),
             bytes: 10,
             etag: Some("1".to_owned()),
             modified: 0,
         };
-        keys.iter().map(of).collect()
+        keys.iter().map(pick).collect()
     }
 
     fn check(keys: &[&str], read: &[(&str, &str, &str, usize)], unread: &[(&str, &str)]) {
-        let found = Layout::of(&"s3://b".parse().unwrap(), &objects(keys));
+        let found = Layout::new(&"s3://b".parse().unwrap(), &objects(keys));
         let backups: Vec<(&str, &str, &str, usize)> = found
             .backups
             .iter()
-            .map(|of| (of.url.key(), &*of.cluster, &*of.id, of.objects.len()))
+            .map(|backup| (backup.url.key(), &*backup.cluster, &*backup.id, backup.objects.len()))
             .collect();
         assert_eq!(backups, read);
         let refused: Vec<(&str, &str)> =
-            found.unread.iter().map(|of| (of.url.key(), &*of.reason)).collect();
+            found.unread.iter().map(|unread| (unread.url.key(), &*unread.reason)).collect();
         assert_eq!(refused, unread);
     }
 
@@ -498,14 +499,14 @@ mod tests {
             let mut keys: Vec<&str> = keys.iter().map(String::as_str).collect();
             keys.sort_unstable();
             keys.dedup();
-            let found = Layout::of(&"s3://b".parse().unwrap(), &objects(&keys));
+            let found = Layout::new(&"s3://b".parse().unwrap(), &objects(&keys));
             let mut read: Vec<&StoreUrl> =
-                found.backups.iter().flat_map(|of| of.objects.iter().map(|of| &of.url)).collect();
+                found.backups.iter().flat_map(|backup| backup.objects.iter().map(|object| &object.url)).collect();
             let all = read.len();
             read.sort_unstable();
             read.dedup();
             prop_assert_eq!(read.len(), all);
-            let has_some = |of: &StoredBackup| !of.objects.is_empty() || of.manifest.is_some();
+            let has_some = |backup: &StoredBackup| !backup.objects.is_empty() || backup.manifest.is_some();
             prop_assert!(found.backups.iter().all(has_some));
         }
     }

@@ -94,42 +94,42 @@ fn together(parts: Vec<BackupPart>) -> Option<FleetBackup> {
 
 /// With the part's number in front of what was found there.
 fn named(part: BackupPart) -> FleetBackup {
-    let BackupPart { mut of, part, .. } = part;
+    let BackupPart { of: mut item, part, .. } = part;
     if let Some(FleetPart { number, count }) = part {
-        for reason in &mut of.reasons {
+        for reason in &mut item.reasons {
             *reason = format!("part {number} of {count}: {reason}");
         }
     }
-    of
+    item
 }
 
-fn added(sum: FleetBackup, of: FleetBackup) -> FleetBackup {
+fn added(sum: FleetBackup, backup: FleetBackup) -> FleetBackup {
     FleetBackup {
-        outcome: sum.outcome.min(of.outcome),
+        outcome: sum.outcome.min(backup.outcome),
         // The part that was verified first: all others are younger.
-        verified: match (sum.verified, of.verified) {
+        verified: match (sum.verified, backup.verified) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         },
-        bytes: sum.bytes.saturating_add(of.bytes),
-        failures: sum.failures.saturating_add(of.failures),
-        suspicions: sum.suspicions.saturating_add(of.suspicions),
-        unverified: sum.unverified.saturating_add(of.unverified),
-        wrong_files: sum.wrong_files.saturating_add(of.wrong_files),
-        reasons: [sum.reasons, of.reasons].concat(),
+        bytes: sum.bytes.saturating_add(backup.bytes),
+        failures: sum.failures.saturating_add(backup.failures),
+        suspicions: sum.suspicions.saturating_add(backup.suspicions),
+        unverified: sum.unverified.saturating_add(backup.unverified),
+        wrong_files: sum.wrong_files.saturating_add(backup.wrong_files),
+        reasons: [sum.reasons, backup.reasons].concat(),
         ..sum
     }
 }
 
-fn verified(unit: &FleetUnit, of: &VerificationRecord) -> BackupPart {
-    let outcome = match of.outcome {
+fn verified(unit: &FleetUnit, verification: &VerificationRecord) -> BackupPart {
+    let outcome = match verification.outcome {
         VerificationOutcome::Findings => FleetOutcome::Findings,
         VerificationOutcome::Unverified => FleetOutcome::Unverified,
         VerificationOutcome::Sound | VerificationOutcome::NoDamageSeen => FleetOutcome::Sound,
     };
-    let mut reasons: Vec<String> = of.incomplete.clone();
-    reasons.extend(of.unlisted.iter().cloned());
-    reasons.extend(of.relations.iter().map(|relation| {
+    let mut reasons: Vec<String> = verification.incomplete.clone();
+    reasons.extend(verification.unlisted.iter().cloned());
+    reasons.extend(verification.relations.iter().map(|relation| {
         let name = relation.name.as_ref().map_or_else(
             || relation.path.clone().unwrap_or_else(|| relation.filenode.to_string()),
             |name| {
@@ -144,29 +144,29 @@ fn verified(unit: &FleetUnit, of: &VerificationRecord) -> BackupPart {
         format!("{name}, blocks {}{more}: {}", blocks.join(", "), relation.remedy)
     }));
     let backup = FleetBackup {
-        verified: Some(of.made.clone()),
-        bytes: of.read.bytes,
-        failures: of.failures,
-        suspicions: of.suspicions,
-        unverified: of.unverified,
-        wrong_files: of.wrong_files,
+        verified: Some(verification.made.clone()),
+        bytes: verification.read.bytes,
+        failures: verification.failures,
+        suspicions: verification.suspicions,
+        unverified: verification.unverified,
+        wrong_files: verification.wrong_files,
         reasons,
         ..backup(unit, outcome)
     };
-    BackupPart { of: backup, part: unit.part, has_control: of.source.state != NO_STATE }
+    BackupPart { of: backup, part: unit.part, has_control: verification.source.state != NO_STATE }
 }
 
 fn missing(unit: &FleetUnit, reason: Option<String>) -> BackupPart {
-    let of = FleetBackup {
+    let backup = FleetBackup {
         reasons: reason.into_iter().collect(),
         ..backup(unit, FleetOutcome::Missing)
     };
-    BackupPart { of, part: unit.part, has_control: false }
+    BackupPart { of: backup, part: unit.part, has_control: false }
 }
 
-fn refused(of: &FleetRefusal) -> FleetBackup {
+fn refused(refusal: &FleetRefusal) -> FleetBackup {
     FleetBackup {
-        url: of.url.clone(),
+        url: refusal.url.clone(),
         cluster: String::new(),
         backup: String::new(),
         outcome: FleetOutcome::Refused,
@@ -176,7 +176,7 @@ fn refused(of: &FleetRefusal) -> FleetBackup {
         suspicions: 0,
         unverified: 0,
         wrong_files: 0,
-        reasons: vec![of.reason.clone()],
+        reasons: vec![refusal.reason.clone()],
     }
 }
 
@@ -201,12 +201,12 @@ mod tests {
     fn part(number: u32, outcome: FleetOutcome, has_control: bool) -> BackupPart {
         let refusal = FleetRefusal { url: "s3://b/1".to_owned(), reason: "why".to_owned() };
         let verified = (outcome != FleetOutcome::Missing).then(|| format!("2026-11-2{number}"));
-        let of = FleetBackup { outcome, verified, bytes: 10, failures: 1, ..refused(&refusal) };
-        BackupPart { of, part: Some(FleetPart { number, count: 3 }), has_control }
+        let backup = FleetBackup { outcome, verified, bytes: 10, failures: 1, ..refused(&refusal) };
+        BackupPart { of: backup, part: Some(FleetPart { number, count: 3 }), has_control }
     }
 
     fn check(parts: [(FleetOutcome, bool); 3], outcome: FleetOutcome, first: &str) {
-        let parts = (1..).zip(parts).map(|(number, (of, control))| part(number, of, control));
+        let parts = (1..).zip(parts).map(|(number, (item, control))| part(number, item, control));
         let backup = together(parts.collect()).unwrap();
         assert_eq!((backup.outcome, backup.bytes, backup.failures), (outcome, 30, 3));
         assert_eq!(backup.reasons[0], first);
@@ -215,14 +215,14 @@ mod tests {
     #[test]
     fn a_backup_is_what_its_worst_part_is() {
         use FleetOutcome::{Findings, Missing, Sound, Unverified};
-        let of = "part 1 of 3: why";
-        check([(Sound, false), (Sound, false), (Sound, true)], Sound, of);
+        let item = "part 1 of 3: why";
+        check([(Sound, false), (Sound, false), (Sound, true)], Sound, item);
         check(
             [(Sound, false), (Findings, false), (Missing, false)],
             Findings,
             "1 of 3 parts have no result",
         );
-        check([(Sound, false), (Unverified, false), (Sound, true)], Unverified, of);
+        check([(Sound, false), (Unverified, false), (Sound, true)], Unverified, item);
         check(
             [(Missing, false), (Sound, false), (Missing, true)],
             Missing,

@@ -14,8 +14,8 @@ pub(crate) fn objects_of(
     is_meant: &dyn Fn(&str) -> bool,
 ) -> Result<Vec<StoredObject>, String> {
     let mut needed = BTreeMap::new();
-    let files = manifest.files.iter().filter(|of| is_meant(&of.path));
-    for (path, place) in files.filter_map(|of| Some((&of.path, of.place.as_ref()?))) {
+    let files = manifest.files.iter().filter(|file| is_meant(&file.path));
+    for (path, place) in files.filter_map(|file| Some((&file.path, file.place.as_ref()?))) {
         let url = url_of(place, stanza);
         let Some(object) = listed.get(&url) else {
             return Err(format!(

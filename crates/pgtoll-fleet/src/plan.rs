@@ -39,7 +39,7 @@ pub fn plan(
         units.extend(found.backups.iter().flat_map(|backup| units_of(backup, &planning)));
         refused.extend(refusals(url, found));
     }
-    let is_nothing = |of: &FleetRefusal| of.reason == NO_BACKUP;
+    let is_nothing = |refusal: &FleetRefusal| refusal.reason == NO_BACKUP;
     if let Some(url) = urls.first().filter(|_| units.is_empty() && refused.iter().all(is_nothing)) {
         return Err(FleetError::NoBackup { url: url.clone() });
     }
@@ -73,7 +73,8 @@ fn refusals(url: &StoreUrl, found: Layout) -> Vec<FleetRefusal> {
     if found.backups.is_empty() && found.unread.is_empty() {
         return vec![FleetRefusal { url: url.to_string(), reason: NO_BACKUP.to_owned() }];
     }
-    let refusal = |of: UnreadBackup| FleetRefusal { url: of.url.to_string(), reason: of.reason };
+    let refusal =
+        |backup: UnreadBackup| FleetRefusal { url: backup.url.to_string(), reason: backup.reason };
     found.unread.into_iter().map(refusal).collect()
 }
 
@@ -139,7 +140,7 @@ fn units_of(backup: &StoredBackup, planning: &FleetPlanning) -> Vec<FleetUnit> {
     }
     let count = u32::try_from(parts.len()).unwrap_or(u32::MAX);
     let part = |(number, (_, objects)): (u32, (u64, Vec<StoredObject>))| {
-        let beside = backup.beside.iter().filter(|of| !objects.contains(of));
+        let beside = backup.beside.iter().filter(|beside| !objects.contains(beside));
         let part = StoredBackup {
             part: Some(FleetPart { number, count }),
             beside: beside.cloned().collect(),
@@ -153,8 +154,9 @@ fn units_of(backup: &StoredBackup, planning: &FleetPlanning) -> Vec<FleetUnit> {
 
 fn unit(backup: &StoredBackup, times: &FleetCpuTimes) -> FleetUnit {
     let stored: Vec<FleetObject> = backup.objects.iter().map(object).collect();
-    let cpu_seconds =
-        |of: &StoredObject| CpuSeconds::of_object(times, of.url.name(), of.bytes, backup.packing);
+    let cpu_seconds = |object: &StoredObject| {
+        CpuSeconds::of_object(times, object.url.name(), object.bytes, backup.packing)
+    };
     let cpu = backup.objects.iter().map(cpu_seconds).fold(CpuSeconds::NONE, CpuSeconds::and);
     let mut unit = FleetUnit {
         id: String::new(),
@@ -163,7 +165,7 @@ fn unit(backup: &StoredBackup, times: &FleetCpuTimes) -> FleetUnit {
         backup: backup.id.clone(),
         layout: backup.layout,
         // A store may list any lengths.
-        bytes: stored.iter().fold(0, |sum, of| sum.saturating_add(of.bytes)),
+        bytes: stored.iter().fold(0, |sum, stored| sum.saturating_add(stored.bytes)),
         cpu_seconds: cpu.seconds,
         cpu_seconds_range: Some(cpu.range),
         part: backup.part,
@@ -175,8 +177,8 @@ fn unit(backup: &StoredBackup, times: &FleetCpuTimes) -> FleetUnit {
     unit
 }
 
-fn object(of: &StoredObject) -> FleetObject {
-    let StoredObject { url, bytes, etag, modified } = of;
+fn object(object: &StoredObject) -> FleetObject {
+    let StoredObject { url, bytes, etag, modified } = object;
     FleetObject { url: url.to_string(), bytes: *bytes, etag: etag.clone(), modified: *modified }
 }
 

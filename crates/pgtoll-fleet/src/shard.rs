@@ -31,7 +31,8 @@ impl FromStr for FleetShard {
         let numbers = text.split_once('/').and_then(|(index, count)| {
             Some(Self { index: index.parse().ok()?, count: count.parse().ok()? })
         });
-        let shard = numbers.filter(|of| of.index < of.count && of.count <= FLEET_SHARDS_MAX);
+        let shard = numbers
+            .filter(|number| number.index < number.count && number.count <= FLEET_SHARDS_MAX);
         shard.ok_or_else(|| format!("\"{text}\" is not a shard like 0/20, numbered from 0"))
     }
 }

@@ -54,7 +54,7 @@ impl<'a> BtreePage<'a> {
                 .then_some(Self::Meta(Meta { root: number(8)?, fast_root: number(16)? }));
         }
         let neighbour =
-            |at| u32_at(page, special + at).map(|block| Some(block).filter(|of| *of != 0));
+            |at| u32_at(page, special + at).map(|block| Some(block).filter(|block| *block != 0));
         let (left, right, level) = (neighbour(0)?, neighbour(4)?, u32_at(page, special + 8)?);
         let is_leaf = flags & LEAF != 0;
         ((level == 0) == is_leaf).then_some(Self::Node(Node { left, right, level, is_leaf, page }))

@@ -86,11 +86,11 @@ impl Type {
 const fn column_offset(columns: &[Column], name: &str) -> ColumnOffset {
     let (mut number, mut at) = (0, 0);
     loop {
-        let (of, kind) = columns[number];
+        let (column, kind) = columns[number];
         let (bytes, alignment) = kind.bytes();
         let begin = usize::next_multiple_of(at, alignment);
         number += 1;
-        if is_same(of, name) {
+        if is_same(column, name) {
             return ColumnOffset { at: begin, number };
         }
         at = begin + bytes;
@@ -132,7 +132,7 @@ pub struct ClassColumns {
 }
 
 impl ClassColumns {
-    const fn of(columns: &[Column]) -> Self {
+    const fn from_columns(columns: &[Column]) -> Self {
         Self {
             oid: column_offset(columns, "oid"),
             relname: column_offset(columns, "relname"),
@@ -159,7 +159,7 @@ pub struct DatabaseColumns {
 }
 
 impl DatabaseColumns {
-    const fn of(columns: &[Column]) -> Self {
+    const fn from_columns(columns: &[Column]) -> Self {
         Self {
             oid: column_offset(columns, "oid"),
             datname: column_offset(columns, "datname"),
@@ -170,7 +170,7 @@ impl DatabaseColumns {
 }
 
 /// `pg_class` since 18.
-pub(crate) const CLASS_18: ClassColumns = ClassColumns::of(&[
+pub(crate) const CLASS_18: ClassColumns = ClassColumns::from_columns(&[
     ("oid", Type::Oid),
     ("relname", Type::Name),
     ("relnamespace", Type::Oid),
@@ -192,7 +192,7 @@ pub(crate) const CLASS_18: ClassColumns = ClassColumns::of(&[
 ]);
 
 /// `pg_class` until 17.
-pub(crate) const CLASS_UNTIL_17: ClassColumns = ClassColumns::of(&[
+pub(crate) const CLASS_UNTIL_17: ClassColumns = ClassColumns::from_columns(&[
     ("oid", Type::Oid),
     ("relname", Type::Name),
     ("relnamespace", Type::Oid),
@@ -213,7 +213,7 @@ pub(crate) const CLASS_UNTIL_17: ClassColumns = ClassColumns::of(&[
 ]);
 
 /// `pg_database` since 17.
-pub(crate) const DATABASE_17: DatabaseColumns = DatabaseColumns::of(&[
+pub(crate) const DATABASE_17: DatabaseColumns = DatabaseColumns::from_columns(&[
     ("oid", Type::Oid),
     ("datname", Type::Name),
     ("datdba", Type::Oid),
@@ -229,7 +229,7 @@ pub(crate) const DATABASE_17: DatabaseColumns = DatabaseColumns::of(&[
 ]);
 
 /// `pg_database` of 15 and 16.
-pub(crate) const DATABASE_15: DatabaseColumns = DatabaseColumns::of(&[
+pub(crate) const DATABASE_15: DatabaseColumns = DatabaseColumns::from_columns(&[
     ("oid", Type::Oid),
     ("datname", Type::Name),
     ("datdba", Type::Oid),
@@ -244,7 +244,7 @@ pub(crate) const DATABASE_15: DatabaseColumns = DatabaseColumns::of(&[
 ]);
 
 /// `pg_database` until 14.
-pub(crate) const DATABASE_UNTIL_14: DatabaseColumns = DatabaseColumns::of(&[
+pub(crate) const DATABASE_UNTIL_14: DatabaseColumns = DatabaseColumns::from_columns(&[
     ("oid", Type::Oid),
     ("datname", Type::Name),
     ("datdba", Type::Oid),
@@ -274,7 +274,7 @@ pub struct IndexColumns {
 }
 
 impl IndexColumns {
-    const fn of(columns: &[Column]) -> Self {
+    const fn from_columns(columns: &[Column]) -> Self {
         Self {
             indexrelid: column_offset(columns, "indexrelid"),
             indrelid: column_offset(columns, "indrelid"),
@@ -284,7 +284,7 @@ impl IndexColumns {
 }
 
 /// `pg_index` since 15.
-pub(crate) const INDEX_15: IndexColumns = IndexColumns::of(&[
+pub(crate) const INDEX_15: IndexColumns = IndexColumns::from_columns(&[
     ("indexrelid", Type::Oid),
     ("indrelid", Type::Oid),
     ("indnatts", Type::Int2),
@@ -301,7 +301,7 @@ pub(crate) const INDEX_15: IndexColumns = IndexColumns::of(&[
 ]);
 
 /// `pg_index` until 14.
-pub(crate) const INDEX_UNTIL_14: IndexColumns = IndexColumns::of(&[
+pub(crate) const INDEX_UNTIL_14: IndexColumns = IndexColumns::from_columns(&[
     ("indexrelid", Type::Oid),
     ("indrelid", Type::Oid),
     ("indnatts", Type::Int2),
@@ -347,7 +347,7 @@ impl ClassRow {
     /// Reads a version of a row; `None` where it is too short.
     pub fn read(row: &HeapTuple<'_>, facts: &CatalogFacts) -> Option<Self> {
         let columns = &facts.class;
-        let row = Row::of(row, columns.relkind)?;
+        let row = Row::new(row, columns.relkind)?;
         Some(Self {
             oid: row.oid(columns.oid)?,
             name: row.name(columns.relname)?,
@@ -358,8 +358,8 @@ impl ClassRow {
             blocks: row.oid(columns.relpages)?,
             toast: row.oid(columns.reltoastrelid)?,
             is_shared: row.byte(columns.relisshared)? != 0,
-            persistence: Persistence::of(row.byte(columns.relpersistence)?),
-            kind: RelationKind::of(row.byte(columns.relkind)?),
+            persistence: Persistence::from_letter(row.byte(columns.relpersistence)?),
+            kind: RelationKind::from_letter(row.byte(columns.relkind)?),
         })
     }
 }
@@ -381,7 +381,7 @@ impl DatabaseRow {
     /// Reads a version of a row; `None` where it is too short.
     pub fn read(row: &HeapTuple<'_>, facts: &CatalogFacts) -> Option<Self> {
         let columns = &facts.database;
-        let row = Row::of(row, columns.dattablespace)?;
+        let row = Row::new(row, columns.dattablespace)?;
         Some(Self {
             oid: row.oid(columns.oid)?,
             name: row.name(columns.datname)?,
@@ -407,7 +407,7 @@ pub struct NamedRow {
 impl NamedRow {
     /// Reads a version of a row; `None` where it is too short.
     pub fn read(row: &HeapTuple<'_>) -> Option<Self> {
-        let row = Row::of(row, NAMED_NAME)?;
+        let row = Row::new(row, NAMED_NAME)?;
         Some(Self { oid: row.oid(NAMED_OID)?, name: row.name(NAMED_NAME)? })
     }
 }
@@ -428,7 +428,7 @@ impl IndexRow {
     /// Reads a version of a row; `None` where it is too short.
     pub fn read(row: &HeapTuple<'_>, facts: &CatalogFacts) -> Option<Self> {
         let columns = &facts.index;
-        let row = Row::of(row, columns.indisready)?;
+        let row = Row::new(row, columns.indisready)?;
         Some(Self {
             index: row.oid(columns.indexrelid)?,
             table: row.oid(columns.indrelid)?,
@@ -442,7 +442,7 @@ struct Row<'a>(&'a [u8]);
 
 impl<'a> Row<'a> {
     /// The row, if no column up to `last` is null.
-    fn of(row: &HeapTuple<'a>, last: ColumnOffset) -> Option<Self> {
+    fn new(row: &HeapTuple<'a>, last: ColumnOffset) -> Option<Self> {
         (!row.has_null_among(last.number)).then_some(Self(row.data))
     }
 
@@ -480,7 +480,7 @@ pub enum RelationKind {
 
 impl RelationKind {
     /// The kind with this letter.
-    pub fn of(letter: u8) -> Self {
+    pub fn from_letter(letter: u8) -> Self {
         match letter {
             b'r' => Self::Table,
             b'i' => Self::Index,
@@ -510,7 +510,7 @@ pub enum Persistence {
 
 impl Persistence {
     /// The persistence with this letter; a relation with an unknown one is logged.
-    pub fn of(letter: u8) -> Self {
+    pub fn from_letter(letter: u8) -> Self {
         match letter {
             b'u' => Self::Unlogged,
             b't' => Self::Temporary,

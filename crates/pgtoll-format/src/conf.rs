@@ -123,10 +123,10 @@ pub fn boolean(value: &str) -> Option<bool> {
 /// `wal_compression`: an algorithm, or a boolean (`on` is pglz); `Some(None)`: off, `None`: not a
 /// value of this setting.
 pub fn wal_compression(value: &str) -> Option<Option<Compression>> {
-    let named = Compression::ALL.into_iter().find(|of| of.name().eq_ignore_ascii_case(value));
+    let named = Compression::ALL.into_iter().find(|item| item.name().eq_ignore_ascii_case(value));
     named.map_or_else(
         || boolean(value).map(|is_on| is_on.then_some(Compression::Pglz)),
-        |of| Some(Some(of)),
+        |item| Some(Some(item)),
     )
 }
 
@@ -212,8 +212,8 @@ impl<'a> Iterator for Tokens<'a> {
             (Kind::Equals, usize::from(first == '=')),
             (Kind::Error, first.len_utf8()),
         ];
-        let longest = candidates.iter().map(|of| of.1).max()?;
-        let (kind, length) = candidates.into_iter().find(|of| of.1 == longest)?;
+        let longest = candidates.iter().map(|candidate| candidate.1).max()?;
+        let (kind, length) = candidates.into_iter().find(|candidate| candidate.1 == longest)?;
         let (token, rest) = text.split_at(length);
         self.rest = rest;
         Some(Token { kind, text: token })
@@ -310,10 +310,10 @@ fn unescaped(quoted: &str) -> String {
         rest = after;
         match (byte, after.split_first()) {
             (b'\\', Some((b'0'..=b'7', _))) => {
-                let digits = after.iter().take(3).take_while(|of| matches!(of, b'0'..=b'7'));
+                let digits = after.iter().take(3).take_while(|after| matches!(after, b'0'..=b'7'));
                 let count = digits.clone().count();
                 // As in the server's `char`: the higher bits are lost.
-                bytes.push(digits.fold(0_u8, |sum, of| (sum << 3) | (of - b'0')));
+                bytes.push(digits.fold(0_u8, |sum, digit| (sum << 3) | (digit - b'0')));
                 rest = &after[count..];
             }
             (b'\\', Some((escaped, after))) => {

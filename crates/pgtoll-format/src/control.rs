@@ -148,7 +148,7 @@ pub enum ClusterState {
 }
 
 impl ClusterState {
-    fn of(number: u32) -> Self {
+    fn from_number(number: u32) -> Self {
         match number {
             0 => Self::StartingUp,
             1 => Self::ShutDown,
@@ -191,7 +191,7 @@ pub enum WalLevel {
 }
 
 impl WalLevel {
-    pub(crate) fn of(number: u32) -> Self {
+    pub(crate) fn from_number(number: u32) -> Self {
         match number {
             0 => Self::Minimal,
             1 => Self::Replica,
@@ -248,7 +248,7 @@ impl ControlFile {
     pub fn read(bytes: &[u8]) -> Result<Self, ControlError> {
         let too_short = ControlError::TooShort { bytes: bytes.len() };
         let facts = facts(u32_at(bytes, VERSION_AT).ok_or(too_short)?)?;
-        let mut fields = Fields::of(bytes);
+        let mut fields = Fields::from_bytes(bytes);
         let file = fields.control_file(facts).ok_or(too_short)?;
         let crc = fields.u32().ok_or(too_short)?;
         let covered = bytes.get(..fields.at - size_of::<u32>()).ok_or(too_short)?;
@@ -268,7 +268,7 @@ impl ControlFile {
         now: i64,
     ) -> Result<Vec<u8>, ControlError> {
         let read = Self::read(bytes)?;
-        let mut fields = Fields::of(bytes);
+        let mut fields = Fields::from_bytes(bytes);
         // It was read a moment ago.
         let _ = fields.control_file(facts(read.control_version)?);
         let (updated_at, checksums_at) = (fields.updated_at, fields.checksums_at);
@@ -291,7 +291,7 @@ impl ControlFile {
         timeline: u32,
     ) -> Result<(Vec<u8>, Vec<u8>), ControlError> {
         let read = Self::read(bytes)?;
-        let mut fields = Fields::of(bytes);
+        let mut fields = Fields::from_bytes(bytes);
         // It was read a moment ago.
         let _ = fields.control_file(facts(read.control_version)?);
         let (checkpoint, recovery) = (fields.checkpoint_at.clone(), fields.recovery_at.clone());
@@ -368,7 +368,7 @@ struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    fn of(bytes: &'a [u8]) -> Self {
+    fn from_bytes(bytes: &'a [u8]) -> Self {
         let (checkpoint_at, recovery_at) = (0..0, 0..0);
         Self { bytes, at: 0, updated_at: 0, checksums_at: 0, checkpoint_at, recovery_at }
     }
@@ -378,7 +378,7 @@ impl<'a> Fields<'a> {
             system_identifier: self.u64()?,
             control_version: self.u32()?,
             catalog_version: self.u32()?,
-            state: ClusterState::of(self.u32()?),
+            state: ClusterState::from_number(self.u32()?),
             updated: {
                 let updated = self.i64()?;
                 self.updated_at = self.at - size_of::<i64>();
@@ -405,7 +405,7 @@ impl<'a> Fields<'a> {
                 self.recovery_at.end = self.at;
                 required
             },
-            wal_level: WalLevel::of(self.u32()?),
+            wal_level: WalLevel::from_number(self.u32()?),
             wal_log_hints: self.bool()?,
             max_connections: self.u32()?,
             max_worker_processes: self.u32()?,
@@ -597,7 +597,7 @@ mod tests {
             let last = read.last_checkpoint;
             assert_eq!((last.redo, last.timeline, last.previous_timeline), (Lsn(0x300_0028), 7, 7));
             assert_eq!(read.minimum_recovery_end, Lsn(0));
-            let facts = MAJORS.iter().find(|of| of.control.version == version).unwrap();
+            let facts = MAJORS.iter().find(|major| major.control.version == version).unwrap();
             assert_eq!(data.len(), facts.wal.checkpoint_bytes as usize, "{version}");
         }
     }

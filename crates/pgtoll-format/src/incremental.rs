@@ -138,7 +138,7 @@ mod tests {
     fn check(words: &[u32], expected: Result<&[u32], IncrementalError>) {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let read = IncrementalHeader::read(&bytes, 100);
-        let numbers = read.and_then(|of| of.numbers(&bytes[IncrementalHeader::BYTES..], 100));
+        let numbers = read.and_then(|item| item.numbers(&bytes[IncrementalHeader::BYTES..], 100));
         assert_eq!(numbers, expected.map(<[u32]>::to_vec));
     }
 
@@ -177,7 +177,7 @@ mod tests {
             }
             if let Ok(header) = IncrementalHeader::read(&bytes, file_blocks) {
                 let numbers = header.numbers(&bytes[IncrementalHeader::BYTES..], file_blocks);
-                prop_assert!(numbers.map_or(0, |of| of.len()) * 4 <= bytes.len());
+                prop_assert!(numbers.map_or(0, |number| number.len()) * 4 <= bytes.len());
             }
         }
     }

@@ -166,7 +166,7 @@ impl LinePointer {
     /// Bytes of a line pointer.
     pub const BYTES: usize = 4;
 
-    fn of(bits: u32) -> Self {
+    fn from_bits(bits: u32) -> Self {
         let low_15 = |bits: u32| u16::try_from(bits & 0x7FFF).unwrap_or_default();
         let state = match bits >> 15 & 3 {
             0 => LinePointerState::Unused,
@@ -187,7 +187,7 @@ pub fn line_pointers(page: &[u8]) -> impl Iterator<Item = LinePointer> {
     pointers
         .chunks_exact(LinePointer::BYTES)
         .filter_map(|bits| u32_at(bits, 0))
-        .map(LinePointer::of)
+        .map(LinePointer::from_bits)
 }
 
 /// A page is not what it should be.
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_line_pointer_is_taken_apart() {
-        let pointer = LinePointer::of(0x1FE0 | 1 << 15 | 28 << 17);
+        let pointer = LinePointer::from_bits(0x1FE0 | 1 << 15 | 28 << 17);
         let expected = LinePointer { offset: 8160, bytes: 28, state: LinePointerState::Normal };
         assert_eq!(pointer, expected);
     }

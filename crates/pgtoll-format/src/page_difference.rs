@@ -102,7 +102,7 @@ impl PageDifference {
         let special = usize::from(special).clamp(PageHeader::BYTES, a.len());
         found.special = a[special..] != b[special..];
         told(special..a.len());
-        let is_heap = [a, b].map(PageKind::of) == [PageKind::Heap; 2];
+        let is_heap = [a, b].map(PageKind::from_page) == [PageKind::Heap; 2];
         let (of_a, of_b): (Vec<_>, Vec<_>) =
             (line_pointers(a).collect(), line_pointers(b).collect());
         for at in 0..of_a.len().max(of_b.len()) {
@@ -141,7 +141,7 @@ impl PageDifference {
 }
 
 fn item(page: &[u8], pointer: Option<LinePointer>) -> Option<&[u8]> {
-    let pointer = pointer.filter(|of| of.state == LinePointerState::Normal)?;
+    let pointer = pointer.filter(|pointer| pointer.state == LinePointerState::Normal)?;
     let begin = usize::from(pointer.offset);
     page.get(begin..begin + usize::from(pointer.bytes))
 }
@@ -190,7 +190,7 @@ mod tests {
     fn what_differs_is_told() {
         let none = PageDifference::default();
         assert_eq!(PageDifference::between(&page(), &page()), Some(none.clone()));
-        let header = |of| PageDifference { header: [of].into(), ..none.clone() };
+        let header = |item| PageDifference { header: [item].into(), ..none.clone() };
         check(7, 1, &header(HeaderField::Lsn), false);
         check(9, 1, &header(HeaderField::Checksum), true);
         check(8160 + 21, 1, &PageDifference { hints: vec![1], ..none.clone() }, true);

@@ -35,7 +35,7 @@ pub enum PageKind {
 impl PageKind {
     /// Tells by the part of the page that an access method keeps to itself, which PostgreSQL's own
     /// mark for tools to tell them apart.
-    pub fn of(page: &[u8]) -> Self {
+    pub fn from_page(page: &[u8]) -> Self {
         let Some(header) = PageHeader::read(page) else { return Self::Unknown };
         if header.is_new() && page.iter().all(|&byte| byte == 0) {
             return Self::New;
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn pages_are_told_apart() {
-        let check = |page: Vec<u8>, expected| assert_eq!(PageKind::of(&page), expected);
+        let check = |page: Vec<u8>, expected| assert_eq!(PageKind::from_page(&page), expected);
         check(vec![0; 8192], PageKind::New);
         check(vec![0xFF; 8192], PageKind::Unknown);
         check(page(28, 0, &[]), PageKind::Heap);
@@ -141,7 +141,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_page_is_of_some_kind(page in prop::collection::vec(any::<u8>(), 0..2048)) {
-            let _ = PageKind::of(&page);
+            let _ = PageKind::from_page(&page);
         }
     }
 }

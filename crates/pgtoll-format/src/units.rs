@@ -122,7 +122,7 @@ pub(crate) fn in_base_units(
     let unit = rest.trim();
     let place = units.iter().position(|(name, _)| *name == unit);
     let (factor, smaller) = match (place, base) {
-        (Some(place), _) => (units[place].1, units.get(place + 1).map_or(1, |of| of.1)),
+        (Some(place), _) => (units[place].1, units.get(place + 1).map_or(1, |unit| unit.1)),
         (None, Some(base)) if unit.is_empty() => (base, base),
         (None, None) if unit.is_empty() && number == 0.0 => (1, 1),
         _ => return Err(error()),

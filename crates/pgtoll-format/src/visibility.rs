@@ -27,7 +27,7 @@ pub struct RowVisibility {
 
 impl RowVisibility {
     /// Looks at all rows; `None` where this is no page of a table.
-    pub fn of(page: &[u8]) -> Option<Self> {
+    pub fn from_page(page: &[u8]) -> Option<Self> {
         let header = PageHeader::read(page)?;
         let is_heap = !header.is_new()
             && header.is_plausible(page.len())
@@ -109,7 +109,11 @@ mod tests {
         let check = |xmin, xmax, infomask, unfrozen, invisible| {
             let expected = RowVisibility { some_unfrozen: unfrozen, some_invisible: invisible };
             let page = page(1, xmin, xmax, infomask);
-            assert_eq!(RowVisibility::of(&page), Some(expected), "{xmin} {xmax} {infomask:x}");
+            assert_eq!(
+                RowVisibility::from_page(&page),
+                Some(expected),
+                "{xmin} {xmax} {infomask:x}"
+            );
         };
         // Frozen, by its hints or its transaction.
         check(700, 0, 0x0B00, false, false);
@@ -132,17 +136,17 @@ mod tests {
     #[test]
     fn dead_line_pointers_are_neither_frozen_nor_visible() {
         let both = RowVisibility { some_unfrozen: true, some_invisible: true };
-        assert_eq!(RowVisibility::of(&page(3, 0, 0, 0)), Some(both));
-        assert_eq!(RowVisibility::of(&page(0, 700, 800, 0)), Some(RowVisibility::default()));
-        assert_eq!(RowVisibility::of(&page(2, 700, 800, 0)), Some(RowVisibility::default()));
+        assert_eq!(RowVisibility::from_page(&page(3, 0, 0, 0)), Some(both));
+        assert_eq!(RowVisibility::from_page(&page(0, 700, 800, 0)), Some(RowVisibility::default()));
+        assert_eq!(RowVisibility::from_page(&page(2, 700, 800, 0)), Some(RowVisibility::default()));
     }
 
     #[test]
     fn pages_of_indexes_and_sequences_have_no_rows() {
         let mut page = page(1, 700, 800, 0);
         page[16..18].copy_from_slice(&8176_u16.to_le_bytes());
-        assert_eq!(RowVisibility::of(&page), None);
-        assert_eq!(RowVisibility::of(&vec![0; PAGE_BYTES]), None);
+        assert_eq!(RowVisibility::from_page(&page), None);
+        assert_eq!(RowVisibility::from_page(&vec![0; PAGE_BYTES]), None);
     }
 
     proptest! {
@@ -152,7 +156,7 @@ mod tests {
                 page[at..at + 2].copy_from_slice(&value.to_le_bytes());
             }
             page[13] %= 0x1F;
-            let _ = (is_all_visible(&page), RowVisibility::of(&page));
+            let _ = (is_all_visible(&page), RowVisibility::from_page(&page));
         }
     }
 }

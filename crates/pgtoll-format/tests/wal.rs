@@ -79,8 +79,8 @@ fn blocks_with_images_and_data_are_taken_apart() {
         let image = parts.blocks[0].image.clone().unwrap();
         assert_eq!(image.compression, Some(Compression::Lz4));
         assert_eq!((image.hole_offset, image.hole_bytes, image.applies), (200, 100, true));
-        let of = [image.range, parts.blocks[0].data.clone(), parts.main_data.clone()];
-        seen.extend(of.map(|range| record.bytes[range].to_vec()));
+        let item = [image.range, parts.blocks[0].data.clone(), parts.main_data.clone()];
+        seen.extend(item.map(|range| record.bytes[range].to_vec()));
         Ok(())
     });
     assert!(matches!(end, Err(WalError::NoRecord { .. })), "{end:?}");

@@ -43,7 +43,8 @@ fn comparisons(number: usize) -> String {
 
 /// The names of figures that are timed, and how many rounds, or starts, each has.
 fn timed_figures(plan: &Plan) -> impl Iterator<Item = (&str, u32)> {
-    let timed = plan.experiment.workloads.iter().filter(|of| plan.timed.contains(&of.name));
+    let timed =
+        plan.experiment.workloads.iter().filter(|workload| plan.timed.contains(&workload.name));
     timed.flat_map(|workload| {
         let rounds = if workload.is_sliced() {
             plan.design.rounds
@@ -60,12 +61,13 @@ fn timed_figures(plan: &Plan) -> impl Iterator<Item = (&str, u32)> {
 fn open_expectations(plan: &Plan) -> Option<String> {
     let expected = &plan.experiment.expect;
     let timed: Vec<&str> = timed_figures(plan).map(|(name, _)| name).collect();
-    let is_compared = |of: &&ExpectSpec| {
-        matches!(ExpectedFigure::named(&of.metric), Some(ExpectedFigure::Compared(_)))
+    let is_compared = |spec: &&ExpectSpec| {
+        matches!(ExpectedFigure::named(&spec.metric), Some(ExpectedFigure::Compared(_)))
     };
     let open = expected.iter().filter(is_compared);
-    let open: Vec<&ExpectSpec> = open.filter(|of| !timed.contains(&of.workload.as_str())).collect();
-    let mut names: Vec<&str> = open.iter().map(|of| of.workload.as_str()).collect();
+    let open: Vec<&ExpectSpec> =
+        open.filter(|open| !timed.contains(&open.workload.as_str())).collect();
+    let mut names: Vec<&str> = open.iter().map(|open| open.workload.as_str()).collect();
     names.dedup();
     (!open.is_empty()).then(|| {
         format!(
@@ -91,7 +93,8 @@ mod tests {
         let text = include_str!("../../../records/2026-11-23-pg15/run.jsonl");
         let run = Run::parse(text).unwrap();
         let mut result = pgtoll_estimate::summarise(&run);
-        let widen = |of: &mut Comparison| of.half_width = half_width.unwrap_or_default();
+        let widen =
+            |comparison: &mut Comparison| comparison.half_width = half_width.unwrap_or_default();
         result.comparisons.iter_mut().for_each(widen);
         let kept = half_width.map(|_| pgtoll_estimate::twin_lines(&result)).unwrap_or_default();
         let twins = Twins::parse(&kept, &run.header.host);
@@ -115,8 +118,8 @@ mod tests {
         assert!(wide[0].starts_with(
             "checksums: a run this short is too coarse for read-only-misses: server CPU within "
         ));
-        assert!(!wide.iter().any(|of| of.contains("unknown")), "{wide:?}");
-        assert!(!said(Some(0.001)).iter().any(|of| of.contains("coarse")));
+        assert!(!wide.iter().any(|wide| wide.contains("unknown")), "{wide:?}");
+        assert!(!said(Some(0.001)).iter().any(|item| item.contains("coarse")));
     }
 
     #[test]

@@ -91,10 +91,14 @@ mod tests {
         let header = &run.header;
         let choices = Choices { seed: header.seed, ..Choices::default() };
         let plan = Plan::new(Experiment::built_in("checksums").unwrap().unwrap(), &choices);
-        let sliced = header.workloads.iter().filter(|of| of.timed && of.slicing.is_some());
-        let operations = header.workloads.iter().filter(|of| of.timed && of.slicing.is_none());
-        let (first, step) =
-            (sliced.min_by_key(|of| &of.name), operations.min_by_key(|of| &of.name));
+        let sliced =
+            header.workloads.iter().filter(|workload| workload.timed && workload.slicing.is_some());
+        let operations =
+            header.workloads.iter().filter(|workload| workload.timed && workload.slicing.is_none());
+        let (first, step) = (
+            sliced.min_by_key(|sliced| &sliced.name),
+            operations.min_by_key(|operation| &operation.name),
+        );
         for workload in [first.unwrap(), step.unwrap()] {
             let names = [workload.name.as_str()];
             let seen =

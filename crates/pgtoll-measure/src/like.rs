@@ -122,7 +122,7 @@ const LEFT_OUT: [(&str, &[&str]); 4] = [
 
 impl SettingsOfServer {
     /// Asks the server. Nothing is changed there.
-    pub fn of(dsn: &Dsn) -> Result<Self, Error> {
+    pub fn from_dsn(dsn: &Dsn) -> Result<Self, Error> {
         let mut connection = dsn.connect()?;
         let found = Self::asked(&mut connection, dsn.redacted())?;
         connection.close();
@@ -183,7 +183,7 @@ fn judge(
 ) -> Result<String, String> {
     if !TAKEN.contains(&name) {
         let known =
-            LEFT_OUT.iter().find(|(_, begins)| begins.iter().any(|of| name.starts_with(of)));
+            LEFT_OUT.iter().find(|(_, begins)| begins.iter().any(|begin| name.starts_with(begin)));
         return Err(known.map_or("no effect on what is measured", |(why, _)| why).to_owned());
     }
     if let Some(arm) = experiment.arms.iter().find(|arm| arm.settings.contains_key(name)) {
@@ -230,13 +230,13 @@ impl LikeSettings {
     }
 
     /// What was taken and what was not, a line each.
-    pub fn lines(&self, of: &SettingsOfServer) -> Vec<String> {
+    pub fn lines(&self, server: &SettingsOfServer) -> Vec<String> {
         let taken: Vec<String> =
             self.taken.iter().map(|(name, value)| format!("{name} = {value}")).collect();
         let taken = if taken.is_empty() { "nothing".to_owned() } else { taken.join(", ") };
-        let major = of.version.parse::<ServerVersion>();
-        let version = major.map_or_else(|_| of.version.clone(), |version| version.to_string());
-        let first = format!("like {} (PostgreSQL {version}): {taken}", of.server);
+        let major = server.version.parse::<ServerVersion>();
+        let version = major.map_or_else(|_| server.version.clone(), |version| version.to_string());
+        let first = format!("like {} (PostgreSQL {version}): {taken}", server.server);
         [vec![first], self.notes.clone()].concat()
     }
 }
@@ -305,7 +305,8 @@ mod tests {
 
     #[test]
     fn names_are_ones_that_some_server_has() {
-        let some_has = |name: &str| pgtoll_format::MAJORS.iter().any(|of| of.has_setting(name));
+        let some_has =
+            |name: &str| pgtoll_format::MAJORS.iter().any(|major| major.has_setting(name));
         assert!(TAKEN.iter().all(|name| some_has(name)));
     }
 }

@@ -533,7 +533,7 @@ impl NextStep<'_> {
         } = measurement;
         let StepOutcome { elapsed, client_cpu_ns, tally, latencies, course } = outcome;
         let late = tally.map_or(0, |tally| tally.late);
-        let latencies = latencies.and_then(|all| ArmLatencies::of(&trial.arm().name, late, &all));
+        let latencies = latencies.and_then(|all| ArmLatencies::new(&trial.arm().name, late, &all));
         Ok(Operation {
             workload: name.to_owned(),
             repetition,

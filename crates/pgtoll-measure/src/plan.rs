@@ -160,7 +160,7 @@ impl Plan {
             if plan.round_time(1, budget, choices) >= SHORTEST_BRIEF_ROUND {
                 break;
             }
-            plan.left_out.extend(plan.experiment.workloads.pop().map(|of| of.name));
+            plan.left_out.extend(plan.experiment.workloads.pop().map(|workload| workload.name));
         }
         plan.allot(choices);
         plan
@@ -175,15 +175,16 @@ impl Plan {
         let first = first.unwrap_or(1);
         let round = self.round_time(first, budget, choices);
         let workloads = &self.experiment.workloads;
-        self.timed = workloads[..first].iter().map(|of| of.name.clone()).collect();
+        self.timed = workloads[..first].iter().map(|workload| workload.name.clone()).collect();
         self.slicing = self
             .experiment
             .sliced()
-            .map(|of| (of.name.clone(), self.slicing_of(of, round, choices)))
+            .map(|sliced| (sliced.name.clone(), self.slicing_of(sliced, round, choices)))
             .collect();
         if choices.rounds.is_none() {
             let left = budget.saturating_sub(self.fixed_duration(first));
-            let rounds: Duration = self.timed_slicing().map(|of| self.round_duration(of)).sum();
+            let rounds: Duration =
+                self.timed_slicing().map(|timed_slicing| self.round_duration(timed_slicing)).sum();
             let all = if rounds.is_zero() { ROUNDS } else { times(left, rounds) };
             self.design.rounds = all.clamp(ROUNDS, ROUNDS_MAX);
         }
@@ -211,25 +212,30 @@ impl Plan {
 
     fn sliced_of_first(&self, first: usize) -> u32 {
         let workloads = self.experiment.workloads.iter().take(first);
-        count(workloads.filter(|of| of.is_sliced()).count())
+        count(workloads.filter(|workload| workload.is_sliced()).count())
     }
 
-    fn slicing_of(&self, of: &WorkloadSpec, round: Duration, choices: &Choices) -> Slicing {
-        let usual = match of {
-            of if of.command.is_some() => COMMAND_SLICE,
-            of if of.rate.is_some() => OPEN_LOOP_SLICE,
+    fn slicing_of(
+        &self,
+        workload_spec: &WorkloadSpec,
+        round: Duration,
+        choices: &Choices,
+    ) -> Slicing {
+        let usual = match workload_spec {
+            spec if spec.command.is_some() => COMMAND_SLICE,
+            spec if spec.rate.is_some() => OPEN_LOOP_SLICE,
             _ => SLICE,
         };
-        let slice = choices.slice.or(of.slice.map(|of| of.0)).unwrap_or(usual);
+        let slice = choices.slice.or(workload_spec.slice.map(|slice| slice.0)).unwrap_or(usual);
         // What a program did in a slice is not known, only what it did in a round.
-        let lead_in = if of.command.is_some() { Duration::ZERO } else { LEAD_IN };
+        let lead_in = if workload_spec.command.is_some() { Duration::ZERO } else { LEAD_IN };
         let block = (slice + lead_in) * count(self.experiment.arms.len());
         Slicing {
             slice_ns: nanoseconds(slice),
             lead_in_ns: nanoseconds(lead_in),
             blocks_per_round: times(round, block).max(1),
             warm_up_blocks: times(WARM_UP.min(round / 4), block).max(1),
-            one_cpu: Some(of.mix.is_some() && of.clients() == 1),
+            one_cpu: Some(workload_spec.mix.is_some() && workload_spec.clients() == 1),
         }
     }
 
@@ -244,10 +250,10 @@ impl Plan {
         // When the last copy is made, the origin is still there; when steps have a copy of a copy, it
         // is not, but the disk has to take both.
         let of_arms = cluster * (self.arms() + 1);
-        let steps = self.experiment.workloads.iter().filter(|of| !of.steps.is_empty());
-        let of_steps = steps.map(|of| {
-            let together = if of.takes_turns() { self.arms() } else { 1 };
-            (if of.loaded { cluster } else { 0 } + bytes_made(of)) * together
+        let steps = self.experiment.workloads.iter().filter(|workload| !workload.steps.is_empty());
+        let of_steps = steps.map(|step| {
+            let together = if step.takes_turns() { self.arms() } else { 1 };
+            (if step.loaded { cluster } else { 0 } + bytes_made(step)) * together
         });
         of_arms + of_steps.max().unwrap_or(0)
     }
@@ -255,13 +261,13 @@ impl Plan {
     /// What a reader of the results has to know before there are any.
     pub fn warnings(&self) -> Vec<String> {
         let data = ByteSize(self.data_bytes());
-        let misses = self.experiment.scripts().map(|(of, _)| of).filter(|of| of.misses);
-        let held = misses.filter(|of| self.shared_buffers(of) >= data.0 / 4).map(|of| {
+        let misses = self.experiment.scripts().map(|(script, _)| script).filter(|item| item.misses);
+        let held = misses.filter(|miss| self.shared_buffers(miss) >= data.0 / 4).map(|miss| {
             format!(
                 "{}: shared_buffers of {} hold much of the data of {}: few pages are read from \
                  outside",
-                of.name,
-                ByteSize(self.shared_buffers(of)),
+                miss.name,
+                ByteSize(self.shared_buffers(miss)),
                 data.rounded()
             )
         });
@@ -269,24 +275,26 @@ impl Plan {
     }
 
     /// The size of shared buffers under this workload, in bytes.
-    fn shared_buffers(&self, of: &WorkloadSpec) -> u64 {
+    fn shared_buffers(&self, spec: &WorkloadSpec) -> u64 {
         /// Of every version that pgtoll knows.
         const DEFAULT: u64 = 128 << 20;
         let common = self.experiment.settings.get("shared_buffers");
-        let text = of.settings.get("shared_buffers").or(common);
-        let bytes = text.and_then(|text| conf::size("shared_buffers", text).ok()).map(|of| of.0);
+        let text = spec.settings.get("shared_buffers").or(common);
+        let bytes =
+            text.and_then(|text| conf::size("shared_buffers", text).ok()).map(|item| item.0);
         bytes.unwrap_or(DEFAULT)
     }
 
     /// How long it takes, roughly.
     pub fn duration(&self) -> Duration {
-        let rounds: Duration = self.timed_slicing().map(|of| self.round_duration(of)).sum();
+        let rounds: Duration =
+            self.timed_slicing().map(|timed_slicing| self.round_duration(timed_slicing)).sum();
         self.fixed_duration(self.timed.len()) + rounds * self.design.rounds
     }
 
     /// With its restarts and its warm-up.
-    fn round_duration(&self, of: &Slicing) -> Duration {
-        self.block(of) * of.blocks_per_round + self.beyond_blocks(of)
+    fn round_duration(&self, slicing: &Slicing) -> Duration {
+        self.block(slicing) * slicing.blocks_per_round + self.beyond_blocks(slicing)
     }
 
     /// All but the rounds, when the first workloads are timed: what it takes to make the data, the
@@ -294,25 +302,26 @@ impl Plan {
     fn fixed_duration(&self, first: usize) -> Duration {
         let arms = count(self.experiment.arms.len());
         let made = Duration::from_secs(3 + self.disk_bytes() / cost::BYTES_PER_SECOND);
-        let counted =
-            self.experiment.scripts().filter(|(of, _)| of.counted > 0).map(|(of, mix)| {
-                let transactions = u32::try_from(of.counted).unwrap_or(u32::MAX);
+        let counted = self.experiment.scripts().filter(|(script, _)| script.counted > 0).map(
+            |(script, mix)| {
+                let transactions = u32::try_from(script.counted).unwrap_or(u32::MAX);
                 (cost::START_AND_STOP + transaction_duration(mix) * transactions) * arms
-            });
+            },
+        );
         let workloads = self.experiment.workloads.iter().enumerate();
-        let others = workloads.map(|(index, of)| {
+        let others = workloads.map(|(index, workload)| {
             let is_timed = index < first;
-            let profiled = is_timed && of.profile.is_some();
+            let profiled = is_timed && workload.profile.is_some();
             let profile =
                 if profiled { cost::PROFILE * self.profiled_arms() } else { Duration::ZERO };
-            profile + self.steps_duration(of) * arms * self.trials(of, is_timed)
+            profile + self.steps_duration(workload) * arms * self.trials(workload, is_timed)
         });
         made + counted.sum::<Duration>() + others.sum::<Duration>()
     }
 
     /// How often each arm does the steps of a workload: once when only its counters are wanted.
-    fn trials(&self, of: &WorkloadSpec, is_timed: bool) -> u32 {
-        match (is_timed, of.takes_turns()) {
+    fn trials(&self, spec: &WorkloadSpec, is_timed: bool) -> u32 {
+        match (is_timed, spec.takes_turns()) {
             (true, true) => self.design.repetitions * 2 + self.in_one_piece(),
             (true, false) => self.design.repetitions * 2,
             (false, _) => self.design.repetitions.min(1),
@@ -326,13 +335,13 @@ impl Plan {
     }
 
     /// One trial of one arm.
-    fn steps_duration(&self, of: &WorkloadSpec) -> Duration {
-        if of.steps.is_empty() {
+    fn steps_duration(&self, spec: &WorkloadSpec) -> Duration {
+        if spec.steps.is_empty() {
             return Duration::ZERO;
         }
-        let bytes = if of.loaded { self.data_bytes() } else { 0 };
+        let bytes = if spec.loaded { self.data_bytes() } else { 0 };
         let copy = Duration::from_secs(bytes / cost::BYTES_PER_SECOND);
-        cost::STEPS + copy + of.steps.iter().map(step_duration).sum::<Duration>()
+        cost::STEPS + copy + spec.steps.iter().map(step_duration).sum::<Duration>()
     }
 
     fn profiled_arms(&self) -> u32 {
@@ -345,16 +354,16 @@ impl Plan {
     }
 
     /// A round's time beyond its blocks.
-    pub(crate) fn beyond_blocks(&self, of: &Slicing) -> Duration {
-        self.restart() + self.block(of) * of.warm_up_blocks
+    pub(crate) fn beyond_blocks(&self, slicing: &Slicing) -> Duration {
+        self.restart() + self.block(slicing) * slicing.warm_up_blocks
     }
 
     fn restart(&self) -> Duration {
         cost::START_AND_STOP * count(self.experiment.arms.len())
     }
 
-    fn block(&self, of: &Slicing) -> Duration {
-        of.block(self.experiment.arms.len())
+    fn block(&self, slicing: &Slicing) -> Duration {
+        slicing.block(self.experiment.arms.len())
     }
 
     /// Refuses what cannot work: a disk that would fill, arms that push each other out of memory.
@@ -393,15 +402,15 @@ impl Plan {
     /// After the load, when it is known how large the data are.
     pub(crate) fn check_loaded(&self, base: &Path, data_bytes: u64) -> Result<(), BenchError> {
         let copies = if self.design.crossover { 2 } else { self.arms() + 1 };
-        let loaded = self.experiment.workloads.iter().filter(|of| of.loaded);
-        let of_steps = loaded.map(|of| if of.takes_turns() { self.arms() } else { 1 });
+        let loaded = self.experiment.workloads.iter().filter(|workload| workload.loaded);
+        let of_steps = loaded.map(|loaded| if loaded.takes_turns() { self.arms() } else { 1 });
         let needed_bytes = data_bytes * (copies + of_steps.max().unwrap_or(0));
         let free_bytes = pgtoll_observe::free_bytes(base)?;
         if free_bytes < needed_bytes {
             let path = base.to_owned();
             return Err(BenchError::DiskTooSmall { path, free_bytes, needed_bytes });
         }
-        let in_memory = self.experiment.sliced().any(|of| of.memory.is_none());
+        let in_memory = self.experiment.sliced().any(|sliced| sliced.memory.is_none());
         let needed_bytes = data_bytes * if self.design.crossover { 1 } else { self.arms() };
         let available_bytes = pgtoll_observe::memory()?.available_bytes;
         if in_memory && available_bytes / 10 * 7 < needed_bytes {
@@ -415,14 +424,14 @@ impl Plan {
     fn memory_bytes(&self) -> u64 {
         let data = self.data_bytes();
         let servers = if self.design.crossover { 1 } else { self.arms() };
-        let needs = self.experiment.sliced().map(|of| match of.memory {
+        let needs = self.experiment.sliced().map(|sliced| match sliced.memory {
             Some(limit) => limit.0,
-            None => data + data.min(self.shared_buffers(of)),
+            None => data + data.min(self.shared_buffers(sliced)),
         });
-        let steps = self.experiment.workloads.iter().filter(|of| !of.is_sliced());
-        let limits = steps.filter_map(|of| {
-            let together = if of.takes_turns() { servers } else { 1 };
-            Some(of.memory?.0 * together)
+        let steps = self.experiment.workloads.iter().filter(|workload| !workload.is_sliced());
+        let limits = steps.filter_map(|step| {
+            let together = if step.takes_turns() { servers } else { 1 };
+            Some(step.memory?.0 * together)
         });
         (needs.max().unwrap_or(0) * servers).max(limits.max().unwrap_or(0))
     }
@@ -431,9 +440,9 @@ impl Plan {
     pub fn lines(&self) -> Vec<String> {
         let experiment = &self.experiment;
         let names: Vec<&str> = experiment.arms.iter().map(|arm| arm.name.as_str()).collect();
-        let counted = experiment.scripts().filter(|(of, _)| of.counted > 0);
-        let counted: Vec<&str> = counted.map(|(of, _)| of.name.as_str()).collect();
-        let is_timed = |of: &&WorkloadSpec| self.timed.contains(&of.name);
+        let counted = experiment.scripts().filter(|(script, _)| script.counted > 0);
+        let counted: Vec<&str> = counted.map(|(counted, _)| counted.name.as_str()).collect();
+        let is_timed = |spec: &&WorkloadSpec| self.timed.contains(&spec.name);
         let mut lines = vec![
             format!("experiment {}: {}", experiment.name, experiment.question),
             format!("arms: {} (baseline {})", names.join(", "), experiment.baseline),
@@ -447,8 +456,8 @@ impl Plan {
         for workload in experiment.workloads.iter().filter(is_timed) {
             lines.push(self.line_of(workload));
         }
-        let untimed = experiment.workloads.iter().filter(|of| !is_timed(of));
-        let untimed: Vec<&str> = untimed.map(|of| of.name.as_str()).collect();
+        let untimed = experiment.workloads.iter().filter(|workload| !is_timed(workload));
+        let untimed: Vec<&str> = untimed.map(|untimed| untimed.name.as_str()).collect();
         if !untimed.is_empty() {
             lines.push(format!("not timed: {} (--budget 20m times all)", untimed.join(", ")));
         }
@@ -536,8 +545,8 @@ fn transaction_duration(mix: &Mix) -> Duration {
 }
 
 /// What pgbench's rows take that a trial makes, and their WAL.
-fn bytes_made(of: &WorkloadSpec) -> u64 {
-    let loads = of
+fn bytes_made(spec: &WorkloadSpec) -> u64 {
+    let loads = spec
         .steps
         .iter()
         .filter(|step| step.pgbench.as_ref().is_some_and(|letters| letters.contains(['g', 'G'])));
@@ -549,8 +558,8 @@ fn times(whole: Duration, part: Duration) -> u32 {
     u32::try_from(whole.as_nanos() / part.as_nanos().max(1)).unwrap_or(u32::MAX)
 }
 
-fn count(of: usize) -> u32 {
-    u32::try_from(of).unwrap_or(u32::MAX)
+fn count(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -596,7 +605,7 @@ mod tests {
             let choices = Choices { brief: true, ..within(BUDGET) };
             let plan = Plan::new(Experiment::parse(&text, Path::new("")).unwrap(), &choices);
             let step = &plan.experiment.workloads[0].steps[0];
-            (step.transactions, step.time.map(|of| of.0.as_millis()))
+            (step.transactions, step.time.map(|time| time.0.as_millis()))
         };
         assert_eq!(of_step("transactions = 250"), (Some(25), None));
         assert_eq!(of_step("transactions = 3"), (Some(1), None));
@@ -651,8 +660,8 @@ mod tests {
             let budget = Duration::from_secs(budget);
             let plan = plan(&Choices { rounds, repetitions, ..within(budget) });
             prop_assert!(!plan.timed.is_empty());
-            for of in plan.slicing.values() {
-                prop_assert!(of.blocks_per_round > 0 && of.warm_up_blocks > 0);
+            for slicing in plan.slicing.values() {
+                prop_assert!(slicing.blocks_per_round > 0 && slicing.warm_up_blocks > 0);
             }
             let least = plan.timed.len() == 1;
             prop_assert!(least || plan.duration() <= budget.mul_f64(1.01), "{:?}", plan.duration());

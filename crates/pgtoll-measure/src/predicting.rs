@@ -35,7 +35,7 @@ pub(crate) fn predictions(
     cluster: &Cluster,
     from: Lsn,
 ) -> Result<Vec<Predicted>, WalReadError> {
-    let Some(baseline) = experiment.arms.iter().find(|of| of.name == experiment.baseline) else {
+    let Some(baseline) = experiment.arms.iter().find(|arm| arm.name == experiment.baseline) else {
         return Ok(Vec::new());
     };
     let source = settings(experiment, workload, baseline);
@@ -45,8 +45,8 @@ pub(crate) fn predictions(
         .iter()
         .filter(|arm| is_predictable(baseline, arm, &source))
         .filter_map(|arm| {
-            let of = settings(experiment, workload, arm);
-            Some((arm, model_settings(&of, hints, facts)?))
+            let setting = settings(experiment, workload, arm);
+            Some((arm, model_settings(&setting, hints, facts)?))
         })
         .collect();
     let today = rule(&source, facts).map(|rule| rule.schedule());
@@ -64,7 +64,8 @@ pub(crate) fn predictions(
         full_page_writes: true,
         compression: ImageCompression::AsStored,
     };
-    let settings: Vec<Settings> = std::iter::once(own).chain(asked.iter().map(|of| of.1)).collect();
+    let settings: Vec<Settings> =
+        std::iter::once(own).chain(asked.iter().map(|spec| spec.1)).collect();
     let question = Arc::new(Question {
         geometry: Geometry { segment_bytes, page_bytes: u64::from(header.page_bytes) },
         facts: wal_facts,
@@ -78,11 +79,11 @@ pub(crate) fn predictions(
     // What lies before the work is the same under all settings.
     let before = summary.from.and_then(|first| from.bytes_since(first)).unwrap_or(0);
     let outcomes = answer.outcomes.iter().skip(1);
-    let predicted = asked.iter().zip(outcomes).map(|((arm, _), of)| Predicted {
+    let predicted = asked.iter().zip(outcomes).map(|((arm, _), item)| Predicted {
         workload: workload.name.clone(),
         arm: arm.name.clone(),
         from: baseline.name.clone(),
-        wal_bytes: of.bytes.saturating_sub(before),
+        wal_bytes: item.bytes.saturating_sub(before),
     });
     Ok(predicted.collect())
 }
@@ -142,10 +143,10 @@ pub(crate) fn of_stretch(
 ) -> Result<Vec<SegmentFile>, WalReadError> {
     let (header, _) = first_header(&files)?;
     let segment_bytes = u64::from(header.segment_bytes);
-    let begin = |of: &SegmentFile| of.name.begin(segment_bytes);
+    let begin = |file: &SegmentFile| file.name.begin(segment_bytes);
     let first = from.align_down(segment_bytes);
-    let has_first = files.iter().any(|of| begin(of) == first);
-    Ok(files.into_iter().filter(|of| has_first && begin(of) >= first).collect())
+    let has_first = files.iter().any(|file| begin(file) == first);
+    Ok(files.into_iter().filter(|file| has_first && begin(file) >= first).collect())
 }
 
 #[cfg(test)]
@@ -160,7 +161,7 @@ mod tests {
     fn predictable(name: &str) -> Vec<String> {
         let experiment = Experiment::built_in(name).unwrap().unwrap();
         let arms = &experiment.arms;
-        let baseline = arms.iter().find(|of| of.name == experiment.baseline).unwrap();
+        let baseline = arms.iter().find(|arm| arm.name == experiment.baseline).unwrap();
         let source = settings(&experiment, &experiment.workloads[0], baseline);
         let all = arms.iter().filter(|arm| is_predictable(baseline, arm, &source));
         all.map(|arm| arm.name.clone()).collect()
@@ -175,7 +176,7 @@ mod tests {
 
     #[test]
     fn settings_are_read_as_postgresql_writes_them() {
-        let of = |text: &str| {
+        let pick = |text: &str| {
             let text = format!(
                 "name = \"n\"\nquestion = \"q\"\nbaseline = \"a\"\n[[arms]]\nname = \"a\"\n\
                  [[arms]]\nname = \"b\"\nsettings = {text}\n[[workloads]]\nname = \"w\"\n\
@@ -190,10 +191,10 @@ mod tests {
             timeout_us,
             completion_target,
         };
-        let plain = of("{}").unwrap();
+        let plain = pick("{}").unwrap();
         assert_eq!(plain.schedule, rule(1 << 30, 300_000_000, 0.5));
         assert!(plain.full_page_writes);
-        let all = of(
+        let all = pick(
             "{ max_wal_size = \"32MB\", checkpoint_timeout = \"30s\", full_page_writes = \"off\", \
              checkpoint_completion_target = \"0.9\", wal_compression = \"lz4\" }",
         );
@@ -201,9 +202,9 @@ mod tests {
         assert_eq!(all.schedule, rule(32 << 20, 30_000_000, 0.9));
         assert_eq!((all.full_page_writes, all.compression.name()), (false, "lz4"));
         // Plain numbers have the setting's unit.
-        let plain = of("{ max_wal_size = \"2048\", checkpoint_timeout = \"60\" }").unwrap();
+        let plain = pick("{ max_wal_size = \"2048\", checkpoint_timeout = \"60\" }").unwrap();
         assert_eq!(plain.schedule, rule(2 << 30, 60_000_000, 0.5));
-        assert_eq!(of("{ max_wal_size = \"much\" }"), None);
-        assert_eq!(of("{ wal_compression = \"brotli\" }"), None);
+        assert_eq!(pick("{ max_wal_size = \"much\" }"), None);
+        assert_eq!(pick("{ wal_compression = \"brotli\" }"), None);
     }
 }

@@ -33,7 +33,7 @@ impl Recorder {
     }
 
     fn begin(path: &Path, header: &Line) -> io::Result<Self> {
-        let mut draft = Draft::of(path)?;
+        let mut draft = Draft::from_path(path)?;
         draft.write_all(&line_of(header)?)?;
         draft.share()?;
         let file = BufWriter::new(draft.publish_new()?);

@@ -416,7 +416,7 @@ impl<'a> Rounds<'a> {
 
     fn latencies(&self, tallies: &[ArmTally]) -> Vec<ArmLatencies> {
         let arms = self.plan.experiment.arms.iter().zip(tallies);
-        arms.filter_map(|(arm, tally)| ArmLatencies::of(&arm.name, tally.late, &tally.latencies))
+        arms.filter_map(|(arm, tally)| ArmLatencies::new(&arm.name, tally.late, &tally.latencies))
             .collect()
     }
 }

@@ -123,7 +123,7 @@ impl<'a> Server<'a> {
 
     /// The backends of pgtoll's own clients; none where a program makes the load.
     fn backends(&mut self) -> Vec<i32> {
-        self.load.connections().map(|of| of.backend_pid()).collect()
+        self.load.connections().map(|connection| connection.backend_pid()).collect()
     }
 
     /// From now on everything counts.

@@ -43,9 +43,9 @@ pub(crate) fn without_skipped(origin: &Cluster, run: &mut Run<'_>) -> Result<Pla
         origin.configure(run.guard, &BTreeMap::new())?;
     }
     skipped.extend(twins_of_skipped(experiment, &skipped));
-    for of in &skipped {
-        (run.progress)(Progress::Skipped { arm: &of.arm, reason: &of.reason });
-        run.write(&Line::Skipped(of.clone()))?;
+    for skipped in &skipped {
+        (run.progress)(Progress::Skipped { arm: &skipped.arm, reason: &skipped.reason });
+        run.write(&Line::Skipped(skipped.clone()))?;
     }
     let rest = plan.without(&skipped);
     check_rest(&rest.experiment, &skipped)?;
@@ -54,8 +54,8 @@ pub(crate) fn without_skipped(origin: &Cluster, run: &mut Run<'_>) -> Result<Pla
 
 fn twins_of_skipped(experiment: &Experiment, skipped: &[SkippedArm]) -> Vec<SkippedArm> {
     let twins = experiment.arms.iter().filter_map(|twin| {
-        let of = skipped.iter().find(|of| twin.twin_of.as_ref() == Some(&of.arm))?;
-        let reason = format!("it is a twin of {}", of.arm);
+        let skipped = skipped.iter().find(|skipped| twin.twin_of.as_ref() == Some(&skipped.arm))?;
+        let reason = format!("it is a twin of {}", skipped.arm);
         Some(SkippedArm { arm: twin.name.clone(), reason })
     });
     twins.collect()
@@ -63,8 +63,8 @@ fn twins_of_skipped(experiment: &Experiment, skipped: &[SkippedArm]) -> Vec<Skip
 
 /// The baseline and an arm that differs from it are left.
 fn check_rest(rest: &Experiment, skipped: &[SkippedArm]) -> Result<(), BenchError> {
-    let said = |of: &SkippedArm| format!("arm {}: {}", of.arm, of.reason);
-    if let Some(baseline) = skipped.iter().find(|of| of.arm == rest.baseline) {
+    let said = |arm: &SkippedArm| format!("arm {}: {}", arm.arm, arm.reason);
+    if let Some(baseline) = skipped.iter().find(|skipped| skipped.arm == rest.baseline) {
         return Err(BenchError::Skipped { reason: said(baseline) });
     }
     let is_compared = |arm: &ArmSpec| arm.name != rest.baseline && arm.twin_of.is_none();
@@ -121,7 +121,7 @@ impl Answers {
         origin.start(run.guard)?;
         let mut connection = origin.connect(DATABASE)?;
         let names = experiment.arms.iter().flat_map(|arm| arm.settings.keys());
-        let by_setting = names.map(|name| Ok((name.clone(), Answer::of(name, &mut connection)?)));
+        let by_setting = names.map(|name| Ok((name.clone(), Answer::ask(name, &mut connection)?)));
         let by_setting: Result<_, pgtoll_wire::Error> = by_setting.collect();
         connection.close();
         origin.stop(run.guard, StopMode::Fast)?;
@@ -144,7 +144,7 @@ impl Answers {
         };
         let lacking = arm.settings.iter().find_map(|(name, value)| lacks(name, value));
         let at_start = |name: &String| {
-            self.by_setting.get(name).is_some_and(|of| of.at_start && of.words.is_some())
+            self.by_setting.get(name).is_some_and(|item| item.at_start && item.words.is_some())
         };
         if lacking.is_none() && !arm.settings.keys().any(at_start) {
             return Ok(None);
@@ -154,8 +154,10 @@ impl Answers {
             return Ok(None);
         };
         // What fails in any arm is no reason to skip one.
-        let baseline = experiment.arms.iter().find(|of| of.name == experiment.baseline);
-        let baseline = baseline.filter(|of| of.name != arm.name).map(|of| &of.settings);
+        let baseline = experiment.arms.iter().find(|arm| arm.name == experiment.baseline);
+        let baseline = baseline
+            .filter(|baseline| baseline.name != arm.name)
+            .map(|baseline| &baseline.settings);
         let fails_too = match baseline {
             Some(own) => start_failure(&experiment.settings, own, origin, run)?.is_some(),
             None => start_failure(&experiment.settings, &BTreeMap::new(), origin, run)?.is_some(),
@@ -165,7 +167,7 @@ impl Answers {
 }
 
 impl Answer {
-    fn of(name: &str, connection: &mut Connection) -> Result<Self, pgtoll_wire::Error> {
+    fn ask(name: &str, connection: &mut Connection) -> Result<Self, pgtoll_wire::Error> {
         let sql = format!(
             "SELECT array_to_string(enumvals, ','), context FROM pg_settings WHERE name = '{}'",
             name.replace('\'', "''")
@@ -202,7 +204,7 @@ fn start_failure(
 impl Plan {
     /// The plan without these arms and their twins.
     fn without(&self, skipped: &[SkippedArm]) -> Self {
-        let is_skipped = |name: &str| skipped.iter().any(|of| of.arm == name);
+        let is_skipped = |name: &str| skipped.iter().any(|skipped| skipped.arm == name);
         let mut plan = self.clone();
         plan.experiment.arms.retain(|arm| !is_skipped(&arm.name));
         for arm in &mut plan.experiment.arms {

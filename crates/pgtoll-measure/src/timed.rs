@@ -30,7 +30,8 @@ pub(crate) fn run_rounds(
     let mut rounds = Rounds::new(workload, slicing, clusters, run);
     let shortest = all_rounds(&mut rounds, slicing, &mut pace, run)?;
     if shortest < planned {
-        let budget = plan.budget.map_or("the budget".to_owned(), |of| TimeSpan(of).to_string());
+        let budget =
+            plan.budget.map_or("the budget".to_owned(), |budget| TimeSpan(budget).to_string());
         run.note(format!("{}: rounds shortened to keep to {budget}", workload.name))?;
     }
     profile(&rounds, run)

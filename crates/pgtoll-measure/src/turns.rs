@@ -196,7 +196,7 @@ impl<'t> ArmTurns<'t> {
     ) -> Result<Self, BenchError> {
         let ArmTrial { programs, sessions, .. } = trial;
         let programs = &*programs;
-        let processes = ServerProcesses::of(sessions.postmaster)?;
+        let processes = ServerProcesses::from_postmaster(sessions.postmaster)?;
         let cpu_before = sessions.cpu.sample()?;
         processes.suspend()?;
         let program = programs.start(step, run.guard)?;

@@ -150,8 +150,8 @@ pub fn unadvised(
 }
 
 /// The figure is more than extrapolated, and more than a bound.
-fn is_certain(of: &JudgedOutcome) -> bool {
-    !matches!(of.class, EstimateClass::Extrapolated | EstimateClass::LowerBound)
+fn is_certain(outcome: &JudgedOutcome) -> bool {
+    !matches!(outcome.class, EstimateClass::Extrapolated | EstimateClass::LowerBound)
 }
 
 /// WAL like the source's, in bytes, in which two checkpoint cycles lie under these settings.
@@ -302,13 +302,13 @@ mod tests {
         unsafe_rows[0].candidate.hints = false;
         unsafe_rows[1].candidate.full_page_writes = false;
         rows.extend(unsafe_rows);
-        let of = unadvised(&SOURCE, &today(1000), &rows, None);
-        assert_eq!((of.certain, of.extrapolated), (vec![1], vec![2, 3]));
+        let entry = unadvised(&SOURCE, &today(1000), &rows, None);
+        assert_eq!((entry.certain, entry.extrapolated), (vec![1], vec![2, 3]));
         // 2000 MB at 0.9 are 1052 segments of 1 MB; twice that, and twice as much of today's WAL.
-        assert_eq!(of.needs, Some((3, 2 * 2 * 1052 * MB)));
-        let of = unadvised(&SOURCE, &today(1000), &rows, Some(&rows[1]));
-        assert_eq!((of.certain, of.extrapolated), (vec![], vec![2, 3]));
-        let of = unadvised(&SOURCE, &today(1000), &rows, Some(&rows[2]));
-        assert_eq!(of, Unadvised::default());
+        assert_eq!(entry.needs, Some((3, 2 * 2 * 1052 * MB)));
+        let item = unadvised(&SOURCE, &today(1000), &rows, Some(&rows[1]));
+        assert_eq!((item.certain, item.extrapolated), (vec![], vec![2, 3]));
+        let unadvised = unadvised(&SOURCE, &today(1000), &rows, Some(&rows[2]));
+        assert_eq!(unadvised, Unadvised::default());
     }
 }

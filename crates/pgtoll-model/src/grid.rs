@@ -321,12 +321,13 @@ mod tests {
     #[test]
     fn the_curve_is_of_distances_alone() {
         let grid = grid(AskedValues::default(), &source(true, 300), true);
-        let sizes: Vec<u64> = grid.curve.iter().map(|of| of.max_wal_size().unwrap().0).collect();
+        let sizes: Vec<u64> =
+            grid.curve.iter().map(|curve| curve.max_wal_size().unwrap().0).collect();
         assert_eq!(sizes[0], 2 * SEGMENT, "the least that servers take");
         assert!(sizes.is_sorted() && sizes[CURVE - 1] > 300 << 30, "{sizes:?}");
-        assert!(grid.curve.iter().all(|of| of.rule.unwrap().timeout.is_none()));
+        assert!(grid.curve.iter().all(|curve| curve.rule.unwrap().timeout.is_none()));
         let lz4 = ImageCompression::Set(Some(Compression::Lz4));
-        assert!(grid.compressed.iter().all(|of| of.compression == lz4));
+        assert!(grid.compressed.iter().all(|compressed| compressed.compression == lz4));
     }
 
     #[test]

@@ -236,8 +236,8 @@ pub(crate) mod tests {
 
     #[test]
     fn classes_are_by_how_far_apart_checkpoints_are() {
-        let check = |source: &SourceWal, of: Candidate, cycle_mb, class| {
-            assert_eq!(source.class(&of, &outcome(900, cycle_mb)), class, "{cycle_mb}");
+        let check = |source: &SourceWal, candidate: Candidate, cycle_mb, class| {
+            assert_eq!(source.class(&candidate, &outcome(900, cycle_mb)), class, "{cycle_mb}");
         };
         let plain = candidate(100);
         check(&SOURCE, Candidate { rule: None, ..plain }, 900, EstimateClass::Exact);
@@ -280,8 +280,8 @@ pub(crate) mod tests {
         let without_hints = Candidate { hints: false, ..candidate(100) };
         let with = |candidate: &Candidate, freeze_mb: u64, cycle_mb| {
             let outcome = WhatIfOutcome { freeze_bytes: freeze_mb * MB, ..outcome(100, cycle_mb) };
-            let of = SOURCE.estimate(candidate, &outcome);
-            (of.class, of.low_bytes, of.high_bytes)
+            let estimate = SOURCE.estimate(candidate, &outcome);
+            (estimate.class, estimate.low_bytes, estimate.high_bytes)
         };
         let little = (EstimateClass::Exact, 96 * MB, Some(scaled(103 * MB, 1.04)));
         assert_eq!(with(&without_hints, 3, 55), little);

@@ -282,8 +282,8 @@ mod tests {
         assert_eq!(settings.max_wal_size, ByteSize(32 * MB));
         assert_eq!((settings.timeout, settings.hints), (minutes(10), true));
         let guessed = |hints, of_hints| {
-            let of = GuessedSettings { max_wal_size: true, timeout: false, hints: of_hints };
-            assert_eq!(known.guessed(hints), of);
+            let settings = GuessedSettings { max_wal_size: true, timeout: false, hints: of_hints };
+            assert_eq!(known.guessed(hints), settings);
         };
         guessed(true, false);
         guessed(false, true);

@@ -65,8 +65,8 @@ impl Server {
     }
 
     fn does(mut self, work: &[Work]) -> Self {
-        for of in work {
-            match *of {
+        for work in work {
+            match *work {
                 Work::Change { block, unhinted, makes } => {
                     let page = &mut self.pages[block as usize];
                     page.1 |= (1_u64 << unhinted) - 1;
@@ -132,8 +132,8 @@ fn predicted(source: &Server, today: Option<u64>, asked: &[u64]) -> Vec<WhatIfOu
     whatif.begin(BEGIN, Some(0));
     // The checkpoint with which it all begins.
     whatif.source_checkpoint(true);
-    for of in &source.log {
-        match of {
+    for log in &source.log {
+        match log {
             Logged::Record(bytes, reference) => whatif.record(*bytes, &[*reference]),
             Logged::Checkpoint => {
                 whatif.source_checkpoint(false);
@@ -247,7 +247,8 @@ fn any_number_of_settings_are_each_as_if_asked_alone() {
     let sizes: Vec<u64> = (0..200).map(|number| (2 << 20) + step(number) * (LONG / 150)).collect();
     let alone: Vec<WhatIfOutcome> =
         sizes.iter().flat_map(|size| predicted(&long, Some(LONG), &[*size])).collect();
-    let different: std::collections::BTreeSet<u64> = alone.iter().map(|of| of.images).collect();
+    let different: std::collections::BTreeSet<u64> =
+        alone.iter().map(|alone| alone.images).collect();
     assert!(different.len() > 5, "{different:?}");
     for count in [127, 128, 129, 200] {
         assert_eq!(predicted(&long, Some(LONG), &sizes[..count]), alone[..count], "{count}");

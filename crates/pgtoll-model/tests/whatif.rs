@@ -35,8 +35,8 @@ fn plain(settings: &Settings, steps: &[Step]) -> WhatIfOutcome {
     let (segments, timeout_us) = match settings.schedule {
         Schedule::Source => (u64::MAX / (1 << 30), i64::MAX),
         Schedule::Rule { max_wal_size, timeout_us, completion_target } => {
-            let of = checkpoint_segments(max_wal_size, 1 << 20, completion_target);
-            (of, timeout_us)
+            let checkpoint_segment = checkpoint_segments(max_wal_size, 1 << 20, completion_target);
+            (checkpoint_segment, timeout_us)
         }
     };
     for (number, step) in (2..).zip(steps) {
@@ -44,30 +44,31 @@ fn plain(settings: &Settings, steps: &[Step]) -> WhatIfOutcome {
         match step {
             Step::Record { bytes, references } => {
                 let (mut length, mut is_needed) = (i64::from(*bytes), true);
-                for of in references {
-                    let is_hint = matches!(of.rule, Rule::Hint | Rule::WithHints);
-                    let past = changes.entry(of.block).or_default();
+                for reference in references {
+                    let is_hint = matches!(reference.rule, Rule::Hint | Rule::WithHints);
+                    let past = changes.entry(reference.block).or_default();
                     let last = past.last().copied();
                     // Of a block that was never seen the source tells.
-                    let needs = match (of.rule, last) {
+                    let needs = match (reference.rule, last) {
                         (Rule::Init, _) => false,
-                        (Rule::Always, _) | (_, None) => of.image.is_some(),
+                        (Rule::Always, _) | (_, None) => reference.image.is_some(),
                         (_, Some(last)) => last < boundary,
                     };
                     let counts = !is_hint || settings.hints;
-                    let image = of.image.unwrap_or([100; 5])[settings.compression.index()];
-                    if of.rule == Rule::Hint {
+                    let image = reference.image.unwrap_or([100; 5])[settings.compression.index()];
+                    if reference.rule == Rule::Hint {
                         is_needed = needs && settings.hints;
                     }
-                    let logs = settings.full_page_writes || of.rule == Rule::Always;
+                    let logs = settings.full_page_writes || reference.rule == Rule::Always;
                     if needs && counts && logs {
-                        let data = if of.rule == Rule::Always { 0 } else { of.data_bytes };
+                        let data =
+                            if reference.rule == Rule::Always { 0 } else { reference.data_bytes };
                         length += i64::from(image) - i64::from(data);
                         out.images += 1;
                         out.image_bytes += u64::from(image);
                     }
                     // An image of a hint that nobody logs says that the change was long ago.
-                    match (counts, last, of.image) {
+                    match (counts, last, reference.image) {
                         (true, ..) | (false, None, None) => past.push(number),
                         (false, None, Some(_)) => past.push(0),
                         (false, Some(_), _) => {}
@@ -151,8 +152,15 @@ fn together(settings: &[Settings], steps: &[Step]) -> Vec<WhatIfOutcome> {
 }
 
 /// What both tell.
-fn counted(of: &WhatIfOutcome) -> [u64; 6] {
-    [of.bytes, of.images, of.image_bytes, of.by_volume, of.by_time, of.forced]
+fn counted(outcome: &WhatIfOutcome) -> [u64; 6] {
+    [
+        outcome.bytes,
+        outcome.images,
+        outcome.image_bytes,
+        outcome.by_volume,
+        outcome.by_time,
+        outcome.forced,
+    ]
 }
 
 prop_compose! {
@@ -199,14 +207,14 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         30 => (100_u32..60_000, prop::collection::vec(reference(OF_RECORDS), 0..3)).prop_map(
             |(bytes, mut references)| {
-                references.dedup_by_key(|of| of.block);
+                references.dedup_by_key(|reference| reference.block);
                 Step::Record { bytes, references }
             }
         ),
-        5 => reference(&[Rule::Hint]).prop_map(|of| {
+        5 => reference(&[Rule::Hint]).prop_map(|item| {
             // Its record is there for the image alone.
-            let of = Reference { image: Some([100; 5]), data_bytes: 0, ..of };
-            Step::Record { bytes: 49, references: vec![of] }
+            let reference = Reference { image: Some([100; 5]), data_bytes: 0, ..item };
+            Step::Record { bytes: 49, references: vec![reference] }
         }),
         6 => (0_i64..20_000_000).prop_map(|later_us| Step::Time { later_us }),
         1 => any::<bool>().prop_map(|is_forced| Step::Checkpoint { is_forced }),
@@ -262,7 +270,7 @@ fn the_longest_records_are_counted_under_all_settings() {
         })
     });
     let settings: Vec<Settings> = settings.collect();
-    let of = |block| Reference {
+    let pick = |block| Reference {
         block: BlockKey { fork: 0, block },
         rule: Rule::Regular,
         image: Some([100; 5]),
@@ -271,14 +279,14 @@ fn the_longest_records_are_counted_under_all_settings() {
         freeze_bytes: 0,
         pruned_bytes: 0,
     };
-    let record = |bytes| Step::Record { bytes, references: vec![of(1)] };
+    let record = |bytes| Step::Record { bytes, references: vec![pick(1)] };
     let checkpoint = || Step::Checkpoint { is_forced: true };
     let mut steps = vec![first_images(), record(100)];
     for _ in 0..5 {
         steps.extend([checkpoint(), record(1020 << 20), record(1020 << 20)]);
     }
-    for (of, outcome) in settings.iter().zip(together(&settings, &steps)) {
-        assert_eq!(counted(&outcome), counted(&plain(of, &steps)), "{of:?}");
+    for (item, outcome) in settings.iter().zip(together(&settings, &steps)) {
+        assert_eq!(counted(&outcome), counted(&plain(item, &steps)), "{item:?}");
     }
 }
 
@@ -290,10 +298,10 @@ proptest! {
     ) {
         let steps = [vec![first_images()], steps].concat();
         let all = together(&settings, &steps);
-        for (of, outcome) in settings.iter().zip(&all) {
-            let single = together(&[*of], &steps);
-            prop_assert_eq!(&single[0], outcome, "{:?}", of);
-            prop_assert_eq!(counted(outcome), counted(&plain(of, &steps)), "{:?}", of);
+        for (item, outcome) in settings.iter().zip(&all) {
+            let single = together(&[*item], &steps);
+            prop_assert_eq!(&single[0], outcome, "{:?}", item);
+            prop_assert_eq!(counted(outcome), counted(&plain(item, &steps)), "{:?}", item);
         }
     }
 

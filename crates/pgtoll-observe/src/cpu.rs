@@ -256,9 +256,9 @@ struct Ticks {
 
 impl std::iter::Sum for Ticks {
     fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
-        all.fold(Self::default(), |sum, of| Self {
-            user: sum.user + of.user,
-            system: sum.system + of.system,
+        all.fold(Self::default(), |sum, i| Self {
+            user: sum.user + i.user,
+            system: sum.system + i.system,
         })
     }
 }

@@ -85,13 +85,13 @@ impl IoSample {
         self.with(other, u64::saturating_add)
     }
 
-    fn with(&self, other: &Self, of: fn(u64, u64) -> u64) -> Self {
+    fn with(&self, other: &Self, count: fn(u64, u64) -> u64) -> Self {
         Self {
-            read_bytes: of(self.read_bytes, other.read_bytes),
-            write_bytes: of(self.write_bytes, other.write_bytes),
-            cancelled_write_bytes: of(self.cancelled_write_bytes, other.cancelled_write_bytes),
-            read_call_bytes: of(self.read_call_bytes, other.read_call_bytes),
-            write_call_bytes: of(self.write_call_bytes, other.write_call_bytes),
+            read_bytes: count(self.read_bytes, other.read_bytes),
+            write_bytes: count(self.write_bytes, other.write_bytes),
+            cancelled_write_bytes: count(self.cancelled_write_bytes, other.cancelled_write_bytes),
+            read_call_bytes: count(self.read_call_bytes, other.read_call_bytes),
+            write_call_bytes: count(self.write_call_bytes, other.write_call_bytes),
         }
     }
 }

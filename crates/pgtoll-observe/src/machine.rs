@@ -43,7 +43,7 @@ pub fn file_system_of(path: &Path) -> Option<FileSystem> {
         .mount_options
         .iter()
         .chain(&mount.super_options)
-        .map(|(name, value)| value.as_ref().map_or(name.clone(), |of| format!("{name}={of}")))
+        .map(|(name, value)| value.as_ref().map_or(name.clone(), |value| format!("{name}={value}")))
         .collect();
     options.sort();
     options.dedup();
@@ -65,7 +65,7 @@ fn disk_of(mount: &MountInfo) -> Option<Disk> {
         |names: &[String]| !names.is_empty() && names.iter().all(|name| name.starts_with("nvme"));
     Some(Disk {
         is_nvme: all_nvme(&below) || all_nvme(std::slice::from_ref(&name)),
-        is_rotational: word(whole.join("queue/rotational")).map(|of| of == "1"),
+        is_rotational: word(whole.join("queue/rotational")).map(|word| word == "1"),
         write_cache: word(whole.join("queue/write_cache")),
         name,
     })
@@ -133,15 +133,16 @@ fn groups(controller: &str) -> Vec<Group> {
             _ => continue,
         };
         let ours = own.0.iter().find(|group| match version {
-            1 => group.controllers.iter().any(|of| of == controller),
+            1 => group.controllers.iter().any(|item| item == controller),
             _ => group.hierarchy == 0,
         });
         let Some(ours) = ours else { continue };
         // In a container the group may be named from a root that is not mounted there.
         let below = Path::new(&ours.pathname).strip_prefix(&mount.root).unwrap_or(Path::new(""));
         let directory = mount.mount_point.join(below);
-        let around = directory.ancestors().take_while(|of| of.starts_with(&mount.mount_point));
-        found.extend(around.map(|of| Group { version, directory: of.to_owned() }));
+        let around =
+            directory.ancestors().take_while(|ancestor| ancestor.starts_with(&mount.mount_point));
+        found.extend(around.map(|around| Group { version, directory: around.to_owned() }));
     }
     found
 }
@@ -154,7 +155,7 @@ pub fn swap_used_bytes() -> Option<u64> {
 
 /// Tasks that ran or waited for a disk in the last minute, on average.
 pub fn load_average() -> Option<f32> {
-    LoadAverage::current().ok().map(|of| of.one)
+    LoadAverage::current().ok().map(|current| current.one)
 }
 
 /// A kernel setting by its dotted name.
@@ -200,13 +201,13 @@ pub fn clock_cost_ns() -> f64 {
 
 /// A CPU may run faster than its nominal frequency while it is cool.
 pub fn boost() -> Option<bool> {
-    let any = word("/sys/devices/system/cpu/cpufreq/boost").map(|of| of == "1");
-    any.or_else(|| word("/sys/devices/system/cpu/intel_pstate/no_turbo").map(|of| of == "0"))
+    let any = word("/sys/devices/system/cpu/cpufreq/boost").map(|word| word == "1");
+    any.or_else(|| word("/sys/devices/system/cpu/intel_pstate/no_turbo").map(|word| word == "0"))
 }
 
 /// Two logical CPUs may be one core.
 pub fn multithreading() -> Option<bool> {
-    word("/sys/devices/system/cpu/smt/active").map(|of| of == "1")
+    word("/sys/devices/system/cpu/smt/active").map(|word| word == "1")
 }
 
 /// Parts of the memory that are nearer to some CPUs than to others.
@@ -244,9 +245,9 @@ pub struct Pressure {
 /// What waiting there was until now.
 pub fn pressure() -> Pressure {
     Pressure {
-        io_us: IoPressure::current().ok().map(|of| of.some.total),
-        memory_us: MemoryPressure::current().ok().map(|of| of.some.total),
-        cpu_us: CpuPressure::current().ok().map(|of| of.some.total),
+        io_us: IoPressure::current().ok().map(|current| current.some.total),
+        memory_us: MemoryPressure::current().ok().map(|current| current.some.total),
+        cpu_us: CpuPressure::current().ok().map(|current| current.some.total),
     }
 }
 

@@ -121,7 +121,8 @@ impl CensusTaker {
         let mut covered = 0;
         // A session each, those with most dirty pages first. Databases that are left out are in the upper
         // bound.
-        let is_sampled = |database: &u32| sample.iter().any(|(of, _)| of.database == *database);
+        let is_sampled =
+            |database: &u32| sample.iter().any(|(sample, _)| sample.database == *database);
         let mut databases: Vec<(&u32, &u64)> =
             dirty.iter().filter(|(database, _)| is_sampled(database)).collect();
         databases.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
@@ -380,7 +381,7 @@ impl Tally {
             .into_iter()
             .map(|((database, relation), pages)| CensusRelation { database, relation, pages })
             .collect();
-        relations.sort_by_key(|of| std::cmp::Reverse(of.pages));
+        relations.sort_by_key(|relation| std::cmp::Reverse(relation.pages));
         relations.truncate(RELATIONS);
         DirtyCensus {
             at: now.now.clone(),

@@ -46,12 +46,12 @@ pub use wal::watch_with_wal;
 pub use watch::{WatchPlan, WatchProgress, watch};
 
 /// As records have it.
-pub(crate) fn interval(of: Bounded) -> Interval {
-    let Bounded { estimate, lower, upper } = of;
+pub(crate) fn interval(bounded: Bounded) -> Interval {
+    let Bounded { estimate, lower, upper } = bounded;
     Interval { estimate, lower, upper }
 }
 
-pub(crate) fn bounded(of: Interval) -> Bounded {
-    let Interval { estimate, lower, upper } = of;
+pub(crate) fn bounded(interval: Interval) -> Bounded {
+    let Interval { estimate, lower, upper } = interval;
     Bounded { estimate, lower, upper }
 }

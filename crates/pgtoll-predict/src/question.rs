@@ -87,7 +87,7 @@ mod tests {
     fn questions_are_settings_with_values() {
         let check = |text: &str, expected: Option<&str>| {
             let read = SettingQuestion::parse(text).ok();
-            let words = read.map(|of| format!("{} = {}", of.name, of.value.words()));
+            let words = read.map(|item| format!("{} = {}", item.name, item.value.words()));
             assert_eq!(words.as_deref(), expected, "{text}");
         };
         check("data_checksums=on", Some("data_checksums = on"));

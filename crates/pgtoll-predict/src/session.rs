@@ -52,9 +52,9 @@ impl WatchSession {
             Some("-1") | None => "[local]".to_owned(),
             Some(port) => format!("({port})"),
         };
-        let of = format!("{} {} ", row.text("role")?, row.text("database")?);
+        let text = format!("{} {} ", row.text("role")?, row.text("database")?);
         let local =
-            LocalSession::find(pid, &of).filter(|_| LocalSession::find(pid, &client).is_some());
+            LocalSession::find(pid, &text).filter(|_| LocalSession::find(pid, &client).is_some());
         let begun_cpu_ns = local.and_then(|local| local.cpu_ns()).unwrap_or(0);
         Ok(Self {
             connection,

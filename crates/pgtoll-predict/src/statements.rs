@@ -125,11 +125,11 @@ impl StatementTally {
         if self.sums.len() <= KEPT {
             return;
         }
-        let mut weights: Vec<u64> = self.sums.values().map(|of| weight(&of.work)).collect();
+        let mut weights: Vec<u64> = self.sums.values().map(|sum| weight(&sum.work)).collect();
         weights.sort_unstable();
         let least = weights[weights.len() - KEPT / 2];
         let count = self.sums.len();
-        self.sums.retain(|_, of| weight(&of.work) >= least);
+        self.sums.retain(|_, sum| weight(&sum.work) >= least);
         self.dropped += (count - self.sums.len()) as u64;
     }
 
@@ -143,7 +143,7 @@ impl StatementTally {
             listed: listed.collect(),
             is_cut: self.is_cut,
             forgotten: self.forgotten,
-            has_text: self.sums.values().any(|of| of.text.is_some()),
+            has_text: self.sums.values().any(|sum| sum.text.is_some()),
         }
     }
 
@@ -209,8 +209,8 @@ impl StatementTally {
     }
 
     /// Utility statements are not normalised, and may have passwords in them: their first word alone.
-    fn texts_sql(&self, of: &[StatementKey]) -> String {
-        let ids = of.iter().map(|(id, ..)| id.as_str()).collect::<Vec<_>>().join(",");
+    fn texts_sql(&self, keys: &[StatementKey]) -> String {
+        let ids = keys.iter().map(|(id, ..)| id.as_str()).collect::<Vec<_>>().join(",");
         format!(
             "SELECT queryid, dbid, userid, min(CASE WHEN query ~* \
              '^[[:space:](]*(select|insert|update|delete|merge|with|values|table)\\y' \
@@ -263,10 +263,10 @@ fn difference(now: StatementWork, before: StatementWork) -> StatementWork {
 }
 
 /// About how much of the server's CPU it would cost, in tenths of a µs: what decides who is listed.
-fn weight(of: &StatementWork) -> u64 {
-    let image = of.select_dirtied.saturating_mul(100);
-    let written = of.blocks_written.saturating_mul(10);
-    image.saturating_add(written).saturating_add(of.blocks_read.saturating_mul(7))
+fn weight(work: &StatementWork) -> u64 {
+    let image = work.select_dirtied.saturating_mul(100);
+    let written = work.blocks_written.saturating_mul(10);
+    image.saturating_add(written).saturating_add(work.blocks_read.saturating_mul(7))
 }
 
 #[cfg(test)]
@@ -275,7 +275,7 @@ mod tests {
 
     use super::*;
 
-    fn look(now_s: f64, of: &[(&str, u64, u64)]) -> StatementLook {
+    fn look(now_s: f64, texts: &[(&str, u64, u64)]) -> StatementLook {
         let statement = |(id, calls, blocks_read): &(&str, u64, u64)| {
             let work = StatementWork {
                 calls: *calls,
@@ -286,7 +286,11 @@ mod tests {
             let statement = WatchedStatement { query_id, work, ..WatchedStatement::default() };
             ((statement.query_id.clone(), 5, 10), statement)
         };
-        StatementLook { now_s, of: of.iter().map(statement).collect(), ..StatementLook::default() }
+        StatementLook {
+            now_s,
+            of: texts.iter().map(statement).collect(),
+            ..StatementLook::default()
+        }
     }
 
     fn tally(looks: Vec<StatementLook>) -> StatementTally {
@@ -298,7 +302,11 @@ mod tests {
     }
 
     fn read_by(watch: &StatementWatch) -> Vec<(&str, u64)> {
-        watch.listed.iter().map(|of| (of.query_id.as_str(), of.work.blocks_read)).collect()
+        watch
+            .listed
+            .iter()
+            .map(|listed| (listed.query_id.as_str(), listed.work.blocks_read))
+            .collect()
     }
 
     #[test]

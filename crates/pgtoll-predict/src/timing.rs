@@ -54,8 +54,8 @@ pub fn page_costs(
     let of_all = |cost: fn(&str) -> Option<Bounded>| {
         let known: Vec<Bounded> =
             facts.summing.kernels.iter().filter_map(|name| cost(name)).collect();
-        let lower = known.iter().map(|of| of.lower).fold(f64::INFINITY, f64::min);
-        let upper = known.iter().map(|of| of.upper).fold(0.0, f64::max);
+        let lower = known.iter().map(|bounded| bounded.lower).fold(f64::INFINITY, f64::min);
+        let upper = known.iter().map(|bounded| bounded.upper).fold(0.0, f64::max);
         let first = known.first().copied().unwrap_or_default();
         interval(Bounded::new(first.estimate, lower.min(upper), upper))
     };
@@ -102,9 +102,9 @@ impl PageTimes {
                 }
                 Some((cpu_ns()? - started) / f64::from(PAGES_A_TURN))
             };
-            let sum = |of: &[u8]| {
+            let sum = |bytes: &[u8]| {
                 let mut checksum = [0];
-                kernel.checksums(of, PAGE_BYTES, 7, &mut checksum);
+                kernel.checksums(bytes, PAGE_BYTES, 7, &mut checksum);
                 black_box(checksum);
             };
             let plain = turn(&mut |cold, page, _| black_box(page).copy_from_slice(cold))?;
@@ -136,7 +136,7 @@ impl PageTimes {
                 break;
             }
         }
-        let median = |of: &[f64]| pgtoll_stats::median(of);
+        let median = |values: &[f64]| pgtoll_stats::median(values);
         Some(Self { read: median(&reads)?, write: median(&writes)?, image: median(&images)? })
     }
 }

@@ -248,8 +248,8 @@ mod tests {
 
     #[test]
     fn a_statement_that_needs_the_primary_must_be_answered_there_each_time() {
-        let answers = |of: &[(&str, u64)]| {
-            of.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
+        let answers = |texts: &[(&str, u64)]| {
+            texts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
         };
         let route = BalanceRoute {
             kind: "INSERT".to_owned(),

@@ -35,7 +35,7 @@ pub struct Examination {
 impl Examination {
     /// The findings that speak against measuring.
     pub fn warnings(&self) -> impl Iterator<Item = &FitnessCheck> {
-        self.findings.iter().filter(|of| of.state == State::Warn)
+        self.findings.iter().filter(|finding| finding.state == State::Warn)
     }
 }
 

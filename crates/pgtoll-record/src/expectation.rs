@@ -90,7 +90,7 @@ const COMPARED: [&str; 10] = [
 impl ExpectedFigure {
     /// The figure with this name in records and results.
     pub fn named(name: &str) -> Option<Self> {
-        if let Some(counted) = COUNTED.into_iter().find(|of| *of == name) {
+        if let Some(counted) = COUNTED.into_iter().find(|counted| *counted == name) {
             return Some(Self::Counted(counted));
         }
         serde_json::from_value(Value::from(name)).ok().map(Self::Compared)
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn every_metric_has_its_name() {
         let compared = COMPARED.map(ExpectedFigure::named);
-        assert_eq!(compared, Metric::ALL.map(|of| Some(ExpectedFigure::Compared(of))));
+        assert_eq!(compared, Metric::ALL.map(|item| Some(ExpectedFigure::Compared(item))));
         assert_eq!(ExpectedFigure::named("cpu"), None);
     }
 }

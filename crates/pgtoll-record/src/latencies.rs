@@ -81,7 +81,7 @@ impl Latencies {
     pub fn from_base64(text: &str) -> Result<Self, LatenciesError> {
         let bytes = BASE64.decode(text).map_err(LatenciesError::Base64)?;
         // Before anything is allocated for it.
-        let expected = V2Header::of(LOWEST_NS, HIGHEST_NS, DIGITS);
+        let expected = V2Header::new(LOWEST_NS, HIGHEST_NS, DIGITS);
         if V2Header::read(&bytes) != Some(expected) {
             return Err(LatenciesError::Bounds);
         }
@@ -126,7 +126,7 @@ struct V2Header {
 }
 
 impl V2Header {
-    fn of(lowest: u64, highest: u64, digits: u8) -> Self {
+    fn new(lowest: u64, highest: u64, digits: u8) -> Self {
         Self { cookie: 0x1c84_9313, digits: digits.into(), lowest, highest }
     }
 
@@ -150,9 +150,9 @@ mod tests {
 
     use super::*;
 
-    fn latencies(of: &[u64]) -> Latencies {
+    fn latencies(counts: &[u64]) -> Latencies {
         let mut latencies = Latencies::new();
-        for ns in of {
+        for ns in counts {
             latencies.record(Duration::from_nanos(*ns));
         }
         latencies

@@ -74,8 +74,8 @@ impl Run {
         }
         let ended: BTreeSet<(String, u32)> =
             run.rounds.iter().map(|round| (round.workload.clone(), round.round)).collect();
-        run.slices.retain(|of| ended.contains(&(of.workload.clone(), of.round)));
-        run.samples.retain(|of| ended.contains(&(of.workload.clone(), of.round)));
+        run.slices.retain(|slice| ended.contains(&(slice.workload.clone(), slice.round)));
+        run.samples.retain(|sample| ended.contains(&(sample.workload.clone(), sample.round)));
         Ok(run)
     }
 

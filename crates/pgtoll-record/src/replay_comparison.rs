@@ -258,10 +258,11 @@ pub struct ShapePlans {
 impl ReplayComparison {
     /// The shapes with this verdict on an arm, by what they change, most first.
     pub fn by_verdict(&self, verdict: ShapeVerdict) -> Vec<(&ShapeComparison, &ShapeDifference)> {
-        let all = self.shapes.iter().flat_map(|shape| shape.arms.iter().map(move |of| (shape, of)));
-        let mut found: Vec<_> = all.filter(|(_, of)| of.verdict == verdict).collect();
-        let weight = |(shape, of): &(&ShapeComparison, &ShapeDifference)| {
-            of.impact.map_or(shape.share, f64::abs)
+        let all =
+            self.shapes.iter().flat_map(|shape| shape.arms.iter().map(move |arm| (shape, arm)));
+        let mut found: Vec<_> = all.filter(|(_, item)| item.verdict == verdict).collect();
+        let weight = |(shape, item): &(&ShapeComparison, &ShapeDifference)| {
+            item.impact.map_or(shape.share, f64::abs)
         };
         found.sort_by(|one, other| weight(other).total_cmp(&weight(one)));
         found

@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(read("not_as_expected"), Outcome::DoesNotHold);
         let all =
             [Outcome::Holds, Outcome::DoesNotHold, Outcome::NotResolved, Outcome::NotMeasured];
-        let names = all.map(|of| serde_json::to_value(of).unwrap());
+        let names = all.map(|item| serde_json::to_value(item).unwrap());
         assert_eq!(names, ["holds", "does_not_hold", "not_resolved", "not_measured"]);
     }
 }

@@ -248,7 +248,7 @@ impl Work {
     pub fn is_of_transactions(&self) -> bool {
         match self {
             Self::Script { .. } | Self::Command { .. } => true,
-            Self::Operation { of, .. } => matches!(of, Some(OperationOf::Script { .. })),
+            Self::Operation { of: item, .. } => matches!(item, Some(OperationOf::Script { .. })),
         }
     }
 }
@@ -453,7 +453,7 @@ pub struct ArmLatencies {
 
 impl ArmLatencies {
     /// Of this arm, when there are any.
-    pub fn of(arm: &str, late: u64, latencies: &Latencies) -> Option<Self> {
+    pub fn new(arm: &str, late: u64, latencies: &Latencies) -> Option<Self> {
         let quantile = |part| u64::try_from(latencies.quantile(part)?.as_nanos()).ok();
         let (mean_ns, stddev_ns) = latencies.mean_and_stddev_ns()?;
         Some(Self {
@@ -696,11 +696,11 @@ impl Counters {
     pub fn plus(&self, other: &Self) -> Self {
         let both = |one: Option<u64>, other: Option<u64>| Some(one? + other?);
         let mut wal_by_type = self.wal_by_type.clone();
-        for (name, of) in &other.wal_by_type {
+        for (name, item) in &other.wal_by_type {
             let sum = wal_by_type.entry(name.clone()).or_default();
-            sum.records += of.records;
-            sum.record_bytes += of.record_bytes;
-            sum.image_bytes += of.image_bytes;
+            sum.records += item.records;
+            sum.record_bytes += item.record_bytes;
+            sum.image_bytes += item.image_bytes;
         }
         let io = self.io.zip(other.io);
         Self {
@@ -721,7 +721,7 @@ impl Counters {
     /// Full-page images that were written because a hint bit was set for the first time after a
     /// checkpoint.
     pub fn hint_images(&self) -> u64 {
-        self.wal_by_type.get("XLOG/FPI_FOR_HINT").map_or(0, |of| of.records)
+        self.wal_by_type.get("XLOG/FPI_FOR_HINT").map_or(0, |wal_by_type| wal_by_type.records)
     }
 
     /// Standby snapshots, which a timer writes and not the work.

@@ -102,7 +102,7 @@ impl LogCapture {
             }
             LogMessage::ExecutorStatistics => {
                 let number = self.counts.entries;
-                let open = self.open.get_mut(&id.pid).filter(|of| of.id == id);
+                let open = self.open.get_mut(&id.pid).filter(|open| open.id == id);
                 if let Some(step) = open.and_then(SessionCapture::pending) {
                     step.before_commit = Some(number);
                 }
@@ -195,7 +195,7 @@ impl LogCapture {
     }
 
     fn opened(&mut self, id: LogSessionId, time_us: i64) -> &mut SessionCapture {
-        if self.open.get(&id.pid).is_some_and(|of| of.id != id) {
+        if self.open.get(&id.pid).is_some_and(|open| open.id != id) {
             self.close_of(id.pid);
         }
         let (begin, begin_us) = (self.counts.entries, self.offset(time_us));
@@ -219,7 +219,7 @@ impl LogCapture {
     }
 
     fn disconnected(&mut self, id: LogSessionId, time_us: i64) {
-        if self.open.get(&id.pid).is_none_or(|of| of.id != id) {
+        if self.open.get(&id.pid).is_none_or(|open| open.id != id) {
             return;
         }
         let Some(mut session) = self.open.remove(&id.pid) else { return };
@@ -305,7 +305,7 @@ impl LogCapture {
             return incomplete(sql, IncompleteReason::Parameters);
         }
         let value = |value: Vec<u8>| String::from_utf8_lossy(&value).into_owned().into();
-        let parameters = list.values.into_iter().map(|of| of.map(value)).collect();
+        let parameters = list.values.into_iter().map(|item| item.map(value)).collect();
         let name = if name == b"<unnamed>" { String::new() } else { text(name).into_owned() };
         let types = Vec::new();
         StatementRequest::Extended(vec![ExecutedStatement { name, sql, types, parameters }])
@@ -346,9 +346,9 @@ impl LogCapture {
     fn error(&mut self, id: LogSessionId, time_us: i64, entry: &LogEntry<'_>) {
         let code = entry.sqlstate.filter(|code| *code != SqlState::SUCCESS);
         let code =
-            code.map_or_else(|| code_of(&entry.message).to_owned(), |of| of.text().to_owned());
+            code.map_or_else(|| code_of(&entry.message).to_owned(), |code| code.text().to_owned());
         let number = self.counts.entries;
-        let Some(session) = self.open.get_mut(&id.pid).filter(|of| of.id == id) else {
+        let Some(session) = self.open.get_mut(&id.pid).filter(|open| open.id == id) else {
             self.counts.errors_without_statement += 1;
             return;
         };

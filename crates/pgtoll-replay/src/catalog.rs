@@ -31,8 +31,9 @@ impl TableFacts {
     }
 
     fn connect(&mut self, one: &str, other: &str) {
-        let group =
-            |of: &Self, name: &str| of.group.get(name).map_or(name, String::as_str).to_owned();
+        let group = |other_one: &Self, name: &str| {
+            other_one.group.get(name).map_or(name, String::as_str).to_owned()
+        };
         let (into, from) = (group(self, one), group(self, other));
         for name in self.group.values_mut().filter(|name| **name == from) {
             name.clone_from(&into);

@@ -50,8 +50,8 @@ mod tests {
         }
         let counts: Vec<(Option<f64>, u64)> = histogram(&latencies)
             .iter()
-            .filter(|of| of.statements > 0)
-            .map(|of| (of.up_to_ms, of.statements))
+            .filter(|histogram| histogram.statements > 0)
+            .map(|histogram| (histogram.up_to_ms, histogram.statements))
             .collect();
         assert_eq!(counts, [(Some(0.1), 2), (Some(0.3), 1), (Some(3.0), 2), (None, 1)]);
         assert!(histogram(&Latencies::new()).is_empty());

@@ -147,7 +147,9 @@ fn snapshots(workload: &CapturedWorkload, transactions: &ReplayTransactions) -> 
     for step in &workload.steps {
         is_of_step.push(by_default[step.session as usize]);
         let levels = step.request.texts().filter_map(sql::isolation_level);
-        if let Some(level) = levels.filter(|of| of.is_of_session && step.failed.is_none()).last() {
+        if let Some(level) =
+            levels.filter(|level| level.is_of_session && step.failed.is_none()).last()
+        {
             by_default[step.session as usize] = level.has_one_snapshot;
         }
     }
@@ -228,7 +230,7 @@ impl<'a> Builder<'a> {
         let transaction = &transactions.list[rank as usize];
         // What its session did between both phases, and waits for it, it does not wait for.
         let before = transaction.prepared.map_or(rank, |prepared| {
-            let earlier = transactions.list.partition_point(|of| of.position < prepared);
+            let earlier = transactions.list.partition_point(|item| item.position < prepared);
             u32::try_from(earlier).unwrap_or(u32::MAX)
         });
         if let Some(first) = transaction.steps.first().filter(|_| self.barrier > 0) {
@@ -237,7 +239,7 @@ impl<'a> Builder<'a> {
         }
         if let Some(step) = self.snapshots[rank as usize] {
             let begin = self.steps[step as usize].begin;
-            let earlier = transactions.list.partition_point(|of| of.position < begin);
+            let earlier = transactions.list.partition_point(|item| item.position < begin);
             let count = u32::try_from(earlier).unwrap_or(u32::MAX).min(before);
             self.wait_for_sequence(step, SequenceWait { sequence: EVERYTHING, count });
         }
@@ -320,7 +322,8 @@ impl<'a> Builder<'a> {
             domain.keys.insert(key.clone(), LastTouch { rank, step, is_insert: touch.is_insert });
         }
         let first = touches.whole.or(touches.first).unwrap_or(touches.last);
-        let ends = |of: LastTouch| touches.is_conditional || (of.is_insert && touches.has_write);
+        let ends =
+            |touch: LastTouch| touches.is_conditional || (touch.is_insert && touches.has_write);
         if touches.whole.is_some() {
             for before in std::mem::take(&mut domain.since) {
                 self.wait_for(rank, first, before, ends(before));
@@ -369,7 +372,9 @@ impl<'a> Builder<'a> {
             return;
         }
         if mine.is_uncertain || other.is_uncertain {
-            let first = |of: &[u32]| of.first().map_or(0, |step| self.steps[*step as usize].begin);
+            let first = |numbers: &[u32]| {
+                numbers.first().map_or(0, |step| self.steps[*step as usize].begin)
+            };
             self.order.uncertain_pairs += u64::from(first(&mine.steps) < other.position);
         } else if until_end && self.snapshot(rank, step) < other.position {
             self.order.uncertain_pairs += 1;
@@ -460,7 +465,7 @@ mod tests {
         let content = Box::new(std::io::Cursor::new(log.into_bytes()));
         let input = LogInput { name: "written.log".to_owned(), content };
         let workload = read_logs([input], None, |_| {}).unwrap();
-        let transactions = ReplayTransactions::of(&workload);
+        let transactions = ReplayTransactions::from_workload(&workload);
         order(&workload, &transactions, &TableFacts::default(), OrderMode::Key)
     }
 

@@ -56,9 +56,9 @@ pub struct PlanWriter<W: Write> {
 impl<W: Write> std::fmt::Debug for PlanWriter<W> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { sessions, steps, redacted, .. } = self;
-        let mut of = f.debug_struct("PlanWriter");
-        of.field("sessions", sessions).field("steps", steps).field("redacted", redacted);
-        of.finish_non_exhaustive()
+        let mut debug_struct = f.debug_struct("PlanWriter");
+        debug_struct.field("sessions", sessions).field("steps", steps).field("redacted", redacted);
+        debug_struct.finish_non_exhaustive()
     }
 }
 
@@ -131,7 +131,7 @@ impl CapturedWorkload {
         let mut magic = Vec::new();
         let longest = MAGIC.len().max(MAGIC_REDACTED.len()) as u64;
         let read = (&mut from).take(longest).read_until(b'\n', &mut magic);
-        let is_plan = [MAGIC, MAGIC_REDACTED].iter().any(|of| of.as_bytes() == magic);
+        let is_plan = [MAGIC, MAGIC_REDACTED].iter().any(|item| item.as_bytes() == magic);
         if read.is_err() || !is_plan {
             return Err(broken(0, "this is no plan of this version of pgtoll".to_owned()));
         }

@@ -45,17 +45,17 @@ pub fn replay_record(
     replayed: Option<Replayed>,
 ) -> ReplayRecord {
     let Provenance { version, command, made } = provenance;
-    let transactions = ReplayTransactions::of(workload);
+    let transactions = ReplayTransactions::from_workload(workload);
     let own = || order(workload, &transactions, &TableFacts::default(), settings.order);
     let planned = match &replayed {
         Some(replayed) => planned(workload, &transactions, &replayed.order),
         None => planned(workload, &transactions, &own()),
     };
-    let ended = replayed.as_ref().and_then(|of| of.ended.clone());
-    let is_broken = replayed
-        .as_ref()
-        .is_some_and(|of| of.done.broken_sessions > 0 || of.tables_failed.is_some());
-    let (target, done) = replayed.map(|of| (of.target, of.done)).unzip();
+    let ended = replayed.as_ref().and_then(|replayed| replayed.ended.clone());
+    let is_broken = replayed.as_ref().is_some_and(|replayed| {
+        replayed.done.broken_sessions > 0 || replayed.tables_failed.is_some()
+    });
+    let (target, done) = replayed.map(|replayed| (replayed.target, replayed.done)).unzip();
     ReplayRecord {
         schema: REPLAY_SCHEMA.to_owned(),
         pgtoll: version,

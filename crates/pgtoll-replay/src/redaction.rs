@@ -182,13 +182,13 @@ mod tests {
             let workload = read(log);
             let redacted = redacted(&workload);
             let ordered = |workload: &CapturedWorkload| {
-                let transactions = ReplayTransactions::of(workload);
+                let transactions = ReplayTransactions::from_workload(workload);
                 let facts = TableFacts::default();
-                let of = order(workload, &transactions, &facts, OrderMode::Key);
-                (of.predecessors, of.edges, transactions.of_step)
+                let order = order(workload, &transactions, &facts, OrderMode::Key);
+                (order.predecessors, order.edges, transactions.of_step)
             };
             assert_eq!(ordered(&redacted), ordered(&workload));
-            let treatment = ReplayTransactions::of(&redacted).treatment;
+            let treatment = ReplayTransactions::from_workload(&redacted).treatment;
             for (step, treatment) in redacted.steps.iter().zip(treatment) {
                 let is_executed = treatment == Treatment::Execute;
                 assert!(!is_executed || !step.request.has_values(), "{step:?}");

@@ -43,7 +43,8 @@ impl ComparedTable {
 
     /// As it is parsed.
     pub fn text(&self) -> String {
-        let columns: Vec<String> = self.without.iter().map(|of| format!("-{of}")).collect();
+        let columns: Vec<String> =
+            self.without.iter().map(|without| format!("-{without}")).collect();
         if columns.is_empty() {
             return self.name.clone();
         }
@@ -111,15 +112,15 @@ pub(crate) fn compared(
     expected: Option<&[TableState]>,
 ) -> Vec<ReplayTable> {
     let one = |(index, (table, state)): (usize, (&ComparedTable, TableState))| {
-        let expected = expected.and_then(|of| of.get(index)).cloned();
+        let expected = expected.and_then(|expected| expected.get(index)).cloned();
         ReplayTable {
             name: table.name.clone(),
             without: table.without.iter().cloned().collect(),
             rows: state.rows,
             same: expected.as_ref().map(|expected| *expected == state),
             hash: state.hash,
-            expected_rows: expected.as_ref().map(|of| of.rows),
-            expected_hash: expected.map(|of| of.hash),
+            expected_rows: expected.as_ref().map(|expected| expected.rows),
+            expected_hash: expected.map(|expected| expected.hash),
         }
     };
     tables.iter().zip(states).enumerate().map(one).collect()

@@ -55,7 +55,7 @@ pub(crate) enum Treatment {
 }
 
 impl ReplayTransactions {
-    pub(crate) fn of(workload: &CapturedWorkload) -> Self {
+    pub(crate) fn from_workload(workload: &CapturedWorkload) -> Self {
         let effects: Vec<sql::Effect> = workload.steps.iter().map(effect).collect();
         let mut by_session = vec![Vec::new(); workload.sessions.len()];
         for (index, step) in (0_u32..).zip(&workload.steps) {
@@ -77,7 +77,7 @@ impl ReplayTransactions {
         if workload.header.redacted {
             all.leave_out_redacted(workload);
         }
-        all.list.sort_by_key(|of| (of.position, of.steps.first().copied()));
+        all.list.sort_by_key(|item| (item.position, item.steps.first().copied()));
         for (rank, transaction) in (0_u32..).zip(&all.list) {
             for step in &transaction.steps {
                 all.of_step[*step as usize] = rank;
@@ -152,9 +152,11 @@ impl ReplayTransactions {
         let mut pairs = Vec::new();
         for (begin, name, finish) in finishing {
             let of_name = prepared.get_mut(name);
-            let found = of_name.and_then(|of| of.range(..=begin).next_back().map(|(at, _)| *at));
+            let found =
+                of_name.and_then(|item| item.range(..=begin).next_back().map(|(at, _)| *at));
             if let Some(at) = found
-                && let Some(transaction) = prepared.get_mut(name).and_then(|of| of.remove(&at))
+                && let Some(transaction) =
+                    prepared.get_mut(name).and_then(|prepared| prepared.remove(&at))
             {
                 pairs.push((transaction, finish, at, begin));
             }
@@ -212,7 +214,8 @@ impl ReplayTransactions {
             return Some(0);
         }
         let is_control = |step: &&u32| !self.effects[**step as usize].control.is_empty();
-        let own_end = self.effects[index as usize].control.iter().any(|of| of.ends_block());
+        let own_end =
+            self.effects[index as usize].control.iter().any(|control| control.ends_block());
         let goes_back = !own_end
             && rest.iter().find(is_control).is_some_and(|step| {
                 self.effects[*step as usize].control.first() == Some(&sql::Control::RollbackTo)
@@ -221,8 +224,9 @@ impl ReplayTransactions {
             return None;
         }
         self.treatment[index as usize] = Treatment::Rollback;
-        let ends =
-            |step: &u32| self.effects[*step as usize].control.iter().any(|of| of.ends_block());
+        let ends = |step: &u32| {
+            self.effects[*step as usize].control.iter().any(|control| control.ends_block())
+        };
         // A COMMIT that failed, as with a serialization failure: the next step is another transaction's.
         if own_end {
             return Some(0);
@@ -238,7 +242,7 @@ impl ReplayTransactions {
     /// The position of the transaction's end, and whether that is uncertain, if it ends with this step.
     fn end_of(&self, index: u32, step: &CapturedStep, was_open: bool) -> Option<(u64, bool)> {
         let control = &self.effects[index as usize].control;
-        let last = control.iter().rfind(|of| **of != sql::Control::RollbackTo);
+        let last = control.iter().rfind(|control| **control != sql::Control::RollbackTo);
         let is_block_end = matches!(last, Some(sql::Control::Commit | sql::Control::Rollback));
         match last {
             Some(sql::Control::Begin) => None,
@@ -332,7 +336,7 @@ struct WritesOutside {
 }
 
 impl WritesOutside {
-    fn of(step: &CapturedStep) -> Option<Self> {
+    fn from_step(step: &CapturedStep) -> Option<Self> {
         let is_simple = matches!(step.request, StatementRequest::Simple(_));
         let writes = is_simple && !effect(step).touches.is_empty();
         writes.then_some(Self { is_exact: step.before_commit.is_some() })
@@ -350,7 +354,7 @@ impl AutocommitCounter {
         let is_incomplete = matches!(step.request, StatementRequest::Incomplete { .. });
         let texts = step.request.texts().filter(|_| !is_incomplete);
         let control: Vec<sql::Control> = texts.flat_map(sql::controls).collect();
-        let ends = control.iter().any(|of| of.ends_block());
+        let ends = control.iter().any(|control| control.ends_block());
         self.alone = None;
         if self.state == BlockState::Failed && !control.is_empty() {
             let goes_on = control.first() == Some(&sql::Control::RollbackTo);
@@ -366,7 +370,7 @@ impl AutocommitCounter {
         }
         let was_open = self.state == BlockState::Open || step.in_block == Some(true);
         let is_over = step.failed.is_some() && is_unrepeatable(step);
-        let last = control.iter().rfind(|of| **of != sql::Control::RollbackTo);
+        let last = control.iter().rfind(|control| **control != sql::Control::RollbackTo);
         self.state = match last {
             _ if is_over && was_open && !ends => BlockState::Failed,
             _ if is_over => BlockState::Outside,
@@ -377,7 +381,7 @@ impl AutocommitCounter {
         if was_open {
             return;
         }
-        match (WritesOutside::of(step), self.state) {
+        match (WritesOutside::from_step(step), self.state) {
             (Some(writes), BlockState::Outside) => writes.count(counts),
             (writes, _) => self.alone = writes,
         }
@@ -401,7 +405,7 @@ mod tests {
 
     /// What [`AutocommitCounter`] counts, by the transactions of the whole workload.
     fn autocommits(workload: &CapturedWorkload) -> (u64, u64) {
-        let transactions = ReplayTransactions::of(workload);
+        let transactions = ReplayTransactions::from_workload(workload);
         let (mut simple, mut exact) = (0, 0);
         for transaction in &transactions.list {
             let [index] = transaction.steps.as_slice() else { continue };
@@ -471,7 +475,7 @@ mod tests {
     fn a_commit_that_fails_does_not_take_the_next_transaction_along() {
         let one = [("begin", ""), (WRITES, ""), ("commit", SERIALIZE)];
         let next = [("begin", ""), (WRITES, ""), ("commit", "")];
-        let transactions = ReplayTransactions::of(&check(&log(&[one, next].concat())));
+        let transactions = ReplayTransactions::from_workload(&check(&log(&[one, next].concat())));
         assert_eq!(transactions.list.len(), 2);
         let execute = Treatment::Execute;
         let expected = [execute, execute, Treatment::Rollback, execute, execute, execute];

@@ -56,7 +56,7 @@ impl TypeNumbers {
     /// Looks the types up by name. Those that the database does not have keep their numbers, which it then
     /// refuses.
     pub(crate) fn read(connection: &mut Connection, types: &[UserType]) -> Result<Self, Error> {
-        let names: Vec<String> = types.iter().map(|of| literal(&of.name)).collect();
+        let names: Vec<String> = types.iter().map(|item| literal(&item.name)).collect();
         let sql = format!(
             "SELECT pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(t.typname) AS name, \
              t.oid AS oid FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace \
@@ -72,10 +72,10 @@ impl TypeNumbers {
     }
 
     fn between(types: &[UserType], here: &BTreeMap<String, u32>) -> Self {
-        let numbers = types.iter().filter_map(|of| Some((of.oid, *here.get(&of.name)?)));
+        let numbers = types.iter().filter_map(|item| Some((item.oid, *here.get(&item.name)?)));
         Self {
             differing: numbers.filter(|(there, here)| there != here).collect(),
-            shapes: types.iter().map(|of| (of.oid, of.shape)).collect(),
+            shapes: types.iter().map(|item| (item.oid, item.shape)).collect(),
         }
     }
 
@@ -85,7 +85,7 @@ impl TypeNumbers {
         executions: &'a [ExecutedStatement],
     ) -> Cow<'a, [ExecutedStatement]> {
         if self.differing.is_empty()
-            || executions.iter().all(|of| user_type_oids(of).next().is_none())
+            || executions.iter().all(|execution| user_type_oids(execution).next().is_none())
         {
             return Cow::Borrowed(executions);
         }
@@ -182,13 +182,13 @@ mod tests {
 
     /// An enum, its array, a row of that array and an `integer`, and a domain of that row.
     fn numbers() -> TypeNumbers {
-        let of = |oid: u32, name: &str, shape| UserType { oid, name: name.to_owned(), shape };
+        let pick = |oid: u32, name: &str, shape| UserType { oid, name: name.to_owned(), shape };
         let types = [
-            of(20_000, "s.mood", TypeShape::Plain),
-            of(20_001, "s._mood", TypeShape::Array),
-            of(20_002, "s.row", TypeShape::Composite),
-            of(20_003, "s.checked", TypeShape::Domain { base: 20_002 }),
-            of(20_004, "s.gone", TypeShape::Plain),
+            pick(20_000, "s.mood", TypeShape::Plain),
+            pick(20_001, "s._mood", TypeShape::Array),
+            pick(20_002, "s.row", TypeShape::Composite),
+            pick(20_003, "s.checked", TypeShape::Domain { base: 20_002 }),
+            pick(20_004, "s.gone", TypeShape::Plain),
         ];
         let here =
             [("s.mood", 30_000), ("s._mood", 20_001), ("s.row", 30_002), ("s.checked", 30_003)];

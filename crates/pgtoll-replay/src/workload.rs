@@ -22,7 +22,10 @@ pub struct CapturedWorkload {
 impl CapturedWorkload {
     /// The most sessions with a statement that are open at a time.
     pub(crate) fn sessions_open_max(&self) -> u64 {
-        let ends = self.sessions.iter().flat_map(|of| [(of.begin, 1_i64), (of.end + 1, -1)]);
+        let ends = self
+            .sessions
+            .iter()
+            .flat_map(|session| [(session.begin, 1_i64), (session.end + 1, -1)]);
         let mut ends: Vec<(u64, i64)> = ends.collect();
         ends.sort_unstable();
         let open = ends.iter().scan(0_i64, |open, (_, change)| {
@@ -197,7 +200,7 @@ impl StatementRequest {
             }
             Self::Extended(executions) => (None, executions.as_slice()),
         };
-        one.into_iter().chain(several.iter().map(|of| of.sql.as_str()))
+        one.into_iter().chain(several.iter().map(|several| several.sql.as_str()))
     }
 
     /// Whether it has values, or had some that were redacted.
@@ -211,9 +214,9 @@ impl StatementRequest {
             Self::Incomplete { reason, .. } => *reason == IncompleteReason::Redacted,
             Self::Simple(sql) => has_literal(sql),
             Self::Copy { .. } => true,
-            Self::Extended(executions) => {
-                executions.iter().any(|of| !of.parameters.is_empty() || has_literal(&of.sql))
-            }
+            Self::Extended(executions) => executions
+                .iter()
+                .any(|execution| !execution.parameters.is_empty() || has_literal(&execution.sql)),
         }
     }
 }

@@ -35,22 +35,26 @@ fn every_format_has_the_same_work() {
 fn parameters_and_pipelines_are_those_that_were_sent() {
     for [log, ..] in LOGS {
         let workload = read(log).unwrap();
-        let extended = |of: &StatementRequest| match of {
+        let extended = |request: &StatementRequest| match request {
             StatementRequest::Extended(executions) => Some(executions.clone()),
             _ => None,
         };
-        let all: Vec<_> = workload.steps.iter().filter_map(|of| extended(&of.request)).collect();
+        let all: Vec<_> =
+            workload.steps.iter().filter_map(|step| extended(&step.request)).collect();
         let first = &all[0][0];
         assert_eq!(first.sql, "select * from z where id=$1 and t=$2");
         let value = "it's \"q\"\nnl, $3 = 'x'".to_owned();
         assert_eq!(first.parameters, [Some("1".to_owned().into()), Some(value.into())]);
-        assert!(all.iter().any(|of| of.len() == 2), "one pipeline: {all:?}");
+        assert!(all.iter().any(|s| s.len() == 2), "one pipeline: {all:?}");
         let counts = &workload.header.counts;
         assert_eq!((counts.copy_in, counts.fetches, counts.cancelled), (1, 2, 2));
-        let codes: Vec<_> = workload.steps.iter().filter_map(|of| of.failed.as_deref()).collect();
-        assert!(["22012", "42P01", "42601", "57014", "40P01"].iter().all(|of| codes.contains(of)));
+        let codes: Vec<_> =
+            workload.steps.iter().filter_map(|step| step.failed.as_deref()).collect();
+        assert!(
+            ["22012", "42P01", "42601", "57014", "40P01"].iter().all(|item| codes.contains(item))
+        );
         let findings = check(&workload.header).unwrap();
-        let copy = findings.iter().find(|of| of.topic == "COPY").unwrap();
+        let copy = findings.iter().find(|finding| finding.topic == "COPY").unwrap();
         assert_eq!(copy.state, LogFindingState::Missing);
     }
 }

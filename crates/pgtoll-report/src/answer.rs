@@ -30,12 +30,12 @@ pub(crate) fn arms<'a>(
 /// What a line is about: the metric where lines have several, the workload and the cause.
 pub(crate) fn place(answer: &RunAnswer, line: &AnswerLine) -> String {
     let metric = line.metric.filter(|_| !is_of_cpu(answer));
-    let metric = metric.map(|of| format!("{}, ", metric_name(of))).unwrap_or_default();
-    let cause = line.cause.as_ref().map(|of| format!(": {of}")).unwrap_or_default();
+    let metric = metric.map(|metric| format!("{}, ", metric_name(metric))).unwrap_or_default();
+    let cause = line.cause.as_ref().map(|cause| format!(": {cause}")).unwrap_or_default();
     format!("{metric}{}{cause}", line.title)
 }
 
 fn is_of_cpu(answer: &RunAnswer) -> bool {
     let mut metrics = answer.lines.iter().filter_map(|line| line.metric);
-    metrics.all(|of| matches!(of, Metric::CpuPerTransaction | Metric::CpuPerOperation))
+    metrics.all(|metric| matches!(metric, Metric::CpuPerTransaction | Metric::CpuPerOperation))
 }

@@ -52,26 +52,26 @@ fn how(record: &BalanceRecord) -> Vec<Block> {
 }
 
 /// What each other part showed.
-fn part_words(of: &BalanceRecord) -> Vec<String> {
+fn part_words(balance: &BalanceRecord) -> Vec<String> {
     let parts = [
-        wait_words(of),
-        of.split.as_ref().map(split_words),
-        of.throughput.as_ref().map(throughput_words),
-        of.queue.as_ref().map(queue_words),
-        of.death.as_ref().map(death_words),
+        wait_words(balance),
+        balance.split.as_ref().map(split_words),
+        balance.throughput.as_ref().map(throughput_words),
+        balance.queue.as_ref().map(queue_words),
+        balance.death.as_ref().map(death_words),
     ];
     parts.into_iter().flatten().collect()
 }
 
 /// How long readers waited for their own writes, and which server answered.
-fn wait_words(of: &BalanceRecord) -> Option<String> {
-    let waits = of.freshness.iter().filter_map(|rung| Some((rung, rung.wait.as_ref()?)));
+fn wait_words(balance: &BalanceRecord) -> Option<String> {
+    let waits = balance.freshness.iter().filter_map(|rung| Some((rung, rung.wait.as_ref()?)));
     let words = waits.map(|(rung, wait)| {
         let ms = wait.p50_ms.map_or_else(|| "?".to_owned(), |ms| format!("{ms:.2}"));
         let (applied, all) = (wait.applied, rung.writes);
         let on_primary = match wait.on_primary {
             0 => String::new(),
-            of => format!("; {of} were answered by the primary, where there is nothing to wait for"),
+            item => format!("; {item} were answered by the primary, where there is nothing to wait for"),
         };
         let way = if wait.is_direct { "on its standby" } else { "through the balancer" };
         format!("{way}: {applied} of {all} waits ended when a standby had applied the write{on_primary}; {ms} ms a wait (median)")
@@ -80,30 +80,31 @@ fn wait_words(of: &BalanceRecord) -> Option<String> {
     (!words.is_empty()).then(|| format!("WAIT FOR LSN, {}.", words.join("; ")))
 }
 
-fn subject_words(of: &BalanceRecord) -> String {
+fn subject_words(balance: &BalanceRecord) -> String {
     let weights: Vec<String> =
-        of.design.weights.iter().map(|(name, weight)| format!("{name} {weight}")).collect();
-    let mut words = format!("{}, {}; weights: {}.", of.server, of.balancer, weights.join(", "));
-    words.push_str(&end_words(of.ended.as_deref(), of.complete, "all of it was"));
+        balance.design.weights.iter().map(|(name, weight)| format!("{name} {weight}")).collect();
+    let mut words =
+        format!("{}, {}; weights: {}.", balance.server, balance.balancer, weights.join(", "));
+    words.push_str(&end_words(balance.ended.as_deref(), balance.complete, "all of it was"));
     words
 }
 
-fn answer(of: &BalanceRecord) -> String {
-    let kinds = counted(of.routes.len() as u64, "kind", "kinds");
-    let astray = of.routes.iter().filter(|route| !route.holds()).count();
+fn answer(balance: &BalanceRecord) -> String {
+    let kinds = counted(balance.routes.len() as u64, "kind", "kinds");
+    let astray = balance.routes.iter().filter(|route| !route.holds()).count();
     let routes = match astray {
         0 => format!("All {kinds} of statements were answered where they may be."),
         astray => format!("{astray} of {kinds} of statements failed, or went where they must not."),
     };
-    let stale: u64 = of.freshness.iter().map(|rung| rung.stale).fold(0, u64::saturating_add);
+    let stale: u64 = balance.freshness.iter().map(|rung| rung.stale).fold(0, u64::saturating_add);
     let is_promised =
         |rung: &&BalanceRung| rung.is_promised() && rung.wait.is_none() && rung.standby_reads > 0;
-    let promised = of.freshness.iter().find(is_promised);
-    let has_waited = of.freshness.iter().any(|rung| {
+    let promised = balance.freshness.iter().find(is_promised);
+    let has_waited = balance.freshness.iter().any(|rung| {
         rung.wait.as_ref().is_some_and(|wait| wait.is_direct && wait.applied == rung.writes)
     });
     let reads = match promised {
-        _ if of.freshness.is_empty() => String::new(),
+        _ if balance.freshness.is_empty() => String::new(),
         Some(rung) if rung.stale == 0 && stale > 0 => format!(
             " A session finds on every standby what it has just committed only if commits wait until {}{}.",
             rung.rung,
@@ -136,8 +137,8 @@ fn route_row(route: &BalanceRoute) -> Vec<String> {
     vec![route.kind.clone(), need.to_owned(), route.went_to(), verdict.to_owned()]
 }
 
-fn shares(of: &BTreeMap<String, u64>) -> Vec<String> {
-    of.iter().map(|(name, count)| format!("{} {count}", crate::printable(name))).collect()
+fn shares(map: &BTreeMap<String, u64>) -> Vec<String> {
+    map.iter().map(|(name, count)| format!("{} {count}", crate::printable(name))).collect()
 }
 
 /// Titles of [`rung_row`].
@@ -157,58 +158,58 @@ fn rung_row(rung: &BalanceRung) -> Vec<String> {
     ]
 }
 
-fn split_words(of: &BalanceSplit) -> String {
-    let all: u64 = of.sessions.values().copied().fold(0, u64::saturating_add);
+fn split_words(split: &BalanceSplit) -> String {
+    let all: u64 = split.sessions.values().copied().fold(0, u64::saturating_add);
     format!(
         "Of {all} sessions: {}. By the weights the first standby should have {:.0} %; its share is {:.1} % \
          ({:.1} to {:.1}).",
-        shares(&of.sessions).join(", "),
-        of.expected * 100.0,
-        of.share.estimate * 100.0,
-        of.share.lower * 100.0,
-        of.share.upper * 100.0
+        shares(&split.sessions).join(", "),
+        split.expected * 100.0,
+        split.share.estimate * 100.0,
+        split.share.lower * 100.0,
+        split.share.upper * 100.0
     )
 }
 
-fn throughput_words(of: &BalanceThroughput) -> String {
+fn throughput_words(throughput: &BalanceThroughput) -> String {
     let middle = |rates: &[f64]| pgtoll_stats::median(rates).unwrap_or_default();
     let time = |ms: Option<f64>| ms.map_or_else(String::new, |ms| format!(" ({ms:.2} ms each)"));
     format!(
         "Through the balancer {:.0} reads a second by prepared statements{}, without it {:.0}{}: {:.2} times \
          as many ({:.2} to {:.2}).",
-        middle(&of.balanced_per_second),
-        time(of.balanced_p50_ms),
-        middle(&of.direct_per_second),
-        time(of.direct_p50_ms),
-        of.ratio.estimate,
-        of.ratio.lower,
-        of.ratio.upper
+        middle(&throughput.balanced_per_second),
+        time(throughput.balanced_p50_ms),
+        middle(&throughput.direct_per_second),
+        time(throughput.direct_p50_ms),
+        throughput.ratio.estimate,
+        throughput.ratio.lower,
+        throughput.ratio.upper
     )
 }
 
-fn queue_words(of: &BalanceQueue) -> String {
+fn queue_words(queue: &BalanceQueue) -> String {
     format!(
         "The balancer takes {} clients at a time. Of {} more, {} were served at once, {} once others had \
          left, {} were refused.",
-        of.room, of.more, of.served_at_once, of.served_later, of.refused
+        queue.room, queue.more, queue.served_at_once, queue.served_later, queue.refused
     )
 }
 
-fn death_words(of: &BalanceDeath) -> String {
+fn death_words(death: &BalanceDeath) -> String {
     format!(
         "A standby was killed under {} clients that read. {} reads were answered. Reads and connections \
          that failed: {} until the balancer called the standby down, {:.2} s after the kill; {} while it \
          was called down ({}); {} after it had been started again, until new sessions were led to it \
          {:.2} s later. The longest time without an answer was {:.2} s.",
-        of.readers,
-        of.reads,
-        of.errors_until_down,
-        of.down_s,
-        of.errors_while_down,
-        shares(&of.answers_while_down).join(", "),
-        of.errors_after_start,
-        of.back_s,
-        of.longest_gap_s
+        death.readers,
+        death.reads,
+        death.errors_until_down,
+        death.down_s,
+        death.errors_while_down,
+        shares(&death.answers_while_down).join(", "),
+        death.errors_after_start,
+        death.back_s,
+        death.longest_gap_s
     )
 }
 
@@ -253,7 +254,8 @@ mod tests {
     fn what_goes_astray_or_is_stale_where_it_must_not_be_is_a_finding() {
         let mut record = record();
         assert_eq!(record.conclusion().sentences(), Vec::<String>::new());
-        let insert = record.routes.iter().position(|of| of.need == BalanceNeed::Primary).unwrap();
+        let insert =
+            record.routes.iter().position(|route| route.need == BalanceNeed::Primary).unwrap();
         record.routes[insert].answers.insert("standby1".to_owned(), 1);
         record.freshness[4].stale = 1;
         let split = record.split.as_mut().unwrap();

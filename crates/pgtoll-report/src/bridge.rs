@@ -39,31 +39,31 @@ impl ReportedRecord for BridgeRecord {
     }
 }
 
-fn subject_words(of: &BridgeRecord) -> String {
-    let mut words = format!("{}, {}", of.server, of.redis);
-    for (name, version) in &of.extensions {
+fn subject_words(bridge: &BridgeRecord) -> String {
+    let mut words = format!("{}, {}", bridge.server, bridge.redis);
+    for (name, version) in &bridge.extensions {
         let _ = write!(words, ", {name} {version}");
     }
-    let seconds: f64 = of.steps.iter().map(|step| step.seconds).sum();
-    let steps = counted(of.steps.len() as u64, "step", "steps");
+    let seconds: f64 = bridge.steps.iter().map(|step| step.seconds).sum();
+    let steps = counted(bridge.steps.len() as u64, "step", "steps");
     let _ = write!(words, ": {steps} in {seconds:.1} s.");
-    words.push_str(&end_words(of.ended.as_deref(), of.complete, "all steps were"));
+    words.push_str(&end_words(bridge.ended.as_deref(), bridge.complete, "all steps were"));
     words
 }
 
-fn answer(of: &BridgeRecord) -> String {
-    let checks = || of.steps.iter().flat_map(|step| &step.checks);
-    let (all, failed) = (checks().count() as u64, of.conclusion().findings.len());
+fn answer(bridge: &BridgeRecord) -> String {
+    let checks = || bridge.steps.iter().flat_map(|step| &step.checks);
+    let (all, failed) = (checks().count() as u64, bridge.conclusion().findings.len());
     let checks = counted(all, "check", "checks");
-    let begun = match of.steps.last() {
-        Some(last) if !of.complete && !last.complete => {
+    let begun = match bridge.steps.last() {
+        Some(last) if !bridge.complete && !last.complete => {
             format!(" Step {} was not done to its end, nor those after it.", last.name)
         }
-        _ if !of.complete => " Steps after these were not done.".to_owned(),
+        _ if !bridge.complete => " Steps after these were not done.".to_owned(),
         _ => String::new(),
     };
     match failed {
-        0 if of.complete => format!(
+        0 if bridge.complete => format!(
             "All {checks} hold: one query joins all three sources, and no commit holds servers \
              together."
         ),

@@ -53,11 +53,11 @@ pub(crate) fn blocks_of(result: &RunResult, workload: &Workload) -> Vec<Block> {
 /// WAL long after a checkpoint, below the transactions that it is of.
 fn late_wal(result: &RunResult, workload: &Workload) -> Option<Block> {
     let values = result.values.iter();
-    let values = values.filter(|of| of.workload == workload.name && of.metric == LATE_WAL);
-    let ranges: Vec<TransactionRange> = values.filter_map(|of| of.of_transactions).collect();
+    let values = values.filter(|value| value.workload == workload.name && value.metric == LATE_WAL);
+    let ranges: Vec<TransactionRange> = values.filter_map(|value| value.of_transactions).collect();
     let range = TransactionRange {
-        from: ranges.iter().map(|of| of.from).min()?,
-        to: ranges.iter().map(|of| of.to).max()?,
+        from: ranges.iter().map(|range| range.from).min()?,
+        to: ranges.iter().map(|range| range.to).max()?,
     };
     let rows = value_rows(result, workload, &[(LATE_WAL, "WAL bytes/tx")]);
     Some((format!(" of {}:", transactions_words(range)), rows))
@@ -197,30 +197,32 @@ pub(crate) fn cell(result: &RunResult, workload: &Workload, metric: Metric, arm:
         let value = value(result, workload, arm, name);
         return value.map_or(NOTHING_KNOWN.to_owned(), three_digits);
     }
-    let mut all = result.comparisons.iter().filter(|of| of.workload == workload.name);
-    let of = all.find(|of| of.metric == metric && of.arm == arm);
-    of.map_or(NOTHING_KNOWN.to_owned(), difference)
+    let mut all =
+        result.comparisons.iter().filter(|comparison| comparison.workload == workload.name);
+    let comparison = all.find(|comparison| comparison.metric == metric && comparison.arm == arm);
+    comparison.map_or(NOTHING_KNOWN.to_owned(), difference)
 }
 
-pub(crate) fn difference(of: &Comparison) -> String {
-    let half = (of.ratio.upper - of.ratio.lower) / 2.0 * 100.0;
+pub(crate) fn difference(comparison: &Comparison) -> String {
+    let half = (comparison.ratio.upper - comparison.ratio.lower) / 2.0 * 100.0;
     let digits = usize::from(half < 9.95);
-    match of.verdict {
+    match comparison.verdict {
         Verdict::NotResolved if half > 999.0 => "~ ±>999 %".to_owned(),
         Verdict::NotResolved | Verdict::NoCostAbove => format!("~ ±{half:.digits$} %"),
         Verdict::Costs | Verdict::Gains => {
-            format!("{} % ±{half:.digits$}", signed_percent(of.ratio.estimate, digits))
+            format!("{} % ±{half:.digits$}", signed_percent(comparison.ratio.estimate, digits))
         }
     }
 }
 
 /// The estimate with its bounds; `~` where zero lies between them.
-pub(crate) fn interval(of: &Comparison) -> String {
-    let half = (of.ratio.upper - of.ratio.lower) / 2.0 * 100.0;
+pub(crate) fn interval(comparison: &Comparison) -> String {
+    let half = (comparison.ratio.upper - comparison.ratio.lower) / 2.0 * 100.0;
     let digits = usize::from(half < 9.95);
-    let [estimate, lower, upper] = [of.ratio.estimate, of.ratio.lower, of.ratio.upper]
-        .map(|ratio| signed_percent(ratio.min(1000.0), digits));
-    let covers_zero = matches!(of.verdict, Verdict::NotResolved | Verdict::NoCostAbove);
+    let [estimate, lower, upper] =
+        [comparison.ratio.estimate, comparison.ratio.lower, comparison.ratio.upper]
+            .map(|ratio| signed_percent(ratio.min(1000.0), digits));
+    let covers_zero = matches!(comparison.verdict, Verdict::NotResolved | Verdict::NoCostAbove);
     if covers_zero {
         return format!("~ [{lower}, {upper}] %");
     }
@@ -233,6 +235,6 @@ pub(crate) fn value(
     arm: &str,
     metric: &str,
 ) -> Option<f64> {
-    let mut all = result.values.iter().filter(|of| of.workload == workload.name);
-    all.find(|of| of.arm == arm && of.metric == metric).map(|of| of.value)
+    let mut all = result.values.iter().filter(|value| value.workload == workload.name);
+    all.find(|value| value.arm == arm && value.metric == metric).map(|value| value.value)
 }

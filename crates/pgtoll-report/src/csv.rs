@@ -44,7 +44,8 @@ struct Row<'a> {
 
 fn row<'a>(record: &NamedRun<'a>, value: &'a MetricValue) -> Row<'a> {
     let comparison = comparison(record, value);
-    let ratio = |of: fn(&Interval) -> f64| comparison.map(|comparison| of(&comparison.ratio));
+    let ratio =
+        |interval: fn(&Interval) -> f64| comparison.map(|comparison| interval(&comparison.ratio));
     Row {
         record: cell(record.name),
         workload: cell(&value.workload),
@@ -53,12 +54,12 @@ fn row<'a>(record: &NamedRun<'a>, value: &'a MetricValue) -> Row<'a> {
         value: value.value,
         unit: cell(&value.unit),
         exact: value.exact,
-        ratio: ratio(|of| of.estimate),
-        ratio_lower: ratio(|of| of.lower),
-        ratio_upper: ratio(|of| of.upper),
-        verdict: comparison.map(|of| of.verdict),
-        rounds: comparison.map(|of| of.rounds),
-        widening: comparison.and_then(|of| of.widening),
+        ratio: ratio(|item| item.estimate),
+        ratio_lower: ratio(|item| item.lower),
+        ratio_upper: ratio(|item| item.upper),
+        verdict: comparison.map(|comparison| comparison.verdict),
+        rounds: comparison.map(|comparison| comparison.rounds),
+        widening: comparison.and_then(|comparison| comparison.widening),
         complete: record.result.complete,
     }
 }
@@ -75,8 +76,10 @@ fn cell(text: &str) -> Cow<'_, str> {
 /// The comparison of which this is the arm's own value.
 fn comparison<'a>(record: &NamedRun<'a>, value: &MetricValue) -> Option<&'a Comparison> {
     let mut all = record.result.comparisons.iter();
-    all.find(|of| {
-        of.workload == value.workload && of.arm == value.arm && key(of.metric).0 == value.metric
+    all.find(|comparison| {
+        comparison.workload == value.workload
+            && comparison.arm == value.arm
+            && key(comparison.metric).0 == value.metric
     })
 }
 

@@ -46,11 +46,11 @@ fn facts(title: &str, facts: Vec<(String, String)>) -> Option<Section> {
 }
 
 /// The three verdicts, with the seconds that they took and their reasons.
-fn stages(of: &DrillRecord) -> Block {
+fn stages(drill: &DrillRecord) -> Block {
     let stages = [
-        ("pages", of.pages.verdict, &of.pages.reason, of.pages.seconds),
-        ("WAL chain", of.wal.verdict, &of.wal.reason, of.wal.seconds),
-        ("start", of.start.verdict, &of.start.reason, of.start.seconds),
+        ("pages", drill.pages.verdict, &drill.pages.reason, drill.pages.seconds),
+        ("WAL chain", drill.wal.verdict, &drill.wal.reason, drill.wal.seconds),
+        ("start", drill.start.verdict, &drill.start.reason, drill.start.seconds),
     ];
     let fact = |(name, verdict, reason, seconds): (&str, DrillVerdict, &String, f64)| {
         let name = format!("{name:<10} {:<8} {seconds:>7.1} s", verdict_word(verdict));
@@ -59,26 +59,26 @@ fn stages(of: &DrillRecord) -> Block {
     Block::Facts(stages.map(fact).into())
 }
 
-fn made_words(of: &LoggedTablespace) -> String {
+fn made_words(tablespace: &LoggedTablespace) -> String {
     format!(
         "the WAL makes tablespace {} in {} at {}: the drill made it in its own directory",
-        of.oid, of.path, of.at
+        tablespace.oid, tablespace.path, tablespace.at
     )
 }
 
 /// What was drilled.
-fn backup_words(of: &DrillRecord) -> String {
-    let kind = match of.backup.kind {
+fn backup_words(drill: &DrillRecord) -> String {
+    let kind = match drill.backup.kind {
         DrilledKind::BaseBackup => "a base backup",
         DrilledKind::ColdCopy => "the copy of a server that was shut down",
         DrilledKind::WithoutLabel => "a base backup without its label",
     };
-    let checksums = match of.backup.checksums {
+    let checksums = match drill.backup.checksums {
         Some(true) => ", with checksums",
         Some(false) => ", without checksums",
         None => "",
     };
-    let form = match (of.backup.form, &of.backup.packing) {
+    let form = match (drill.backup.form, &drill.backup.packing) {
         (DrilledForm::Directory, _) => String::new(),
         (DrilledForm::Tars, None) => " in tars".to_owned(),
         (DrilledForm::Tars, Some(packing)) => format!(" in tars ({packing})"),
@@ -86,26 +86,26 @@ fn backup_words(of: &DrillRecord) -> String {
         (DrilledForm::Repository, Some(packing)) => {
             format!(" in a repository of pgBackRest ({packing})")
         }
-        (DrilledForm::Chain, _) => chain_words(of.backup.chain.len()),
+        (DrilledForm::Chain, _) => chain_words(drill.backup.chain.len()),
     };
-    let (path, major) = (&of.backup.path, of.backup.major);
+    let (path, major) = (&drill.backup.path, drill.backup.major);
     format!("{path}: PostgreSQL {major}, {kind}{form}{checksums}")
 }
 
 /// What was drilled, and how it was restored.
-fn subject(of: &DrillRecord) -> String {
-    let verb = match of.backup.form {
+fn subject(drill: &DrillRecord) -> String {
+    let verb = match drill.backup.form {
         DrilledForm::Directory => "copied",
         DrilledForm::Tars | DrilledForm::Repository => "unpacked",
         DrilledForm::Chain => "combined",
     };
     format!(
         "{}. Drilled with PostgreSQL {}, target {}: {} {verb} in {:.1} s.",
-        backup_words(of),
-        of.server,
-        of.until,
-        ByteSize(of.backup.bytes).rounded(),
-        of.start.copy_seconds
+        backup_words(drill),
+        drill.server,
+        drill.until,
+        ByteSize(drill.backup.bytes).rounded(),
+        drill.start.copy_seconds
     )
 }
 
@@ -116,8 +116,8 @@ fn chain_words(backups: usize) -> String {
     }
 }
 
-fn verdict_word(of: DrillVerdict) -> &'static str {
-    match of {
+fn verdict_word(verdict: DrillVerdict) -> &'static str {
+    match verdict {
         DrillVerdict::Passed => "passed",
         DrillVerdict::Failed => "FAILED",
         DrillVerdict::Unknown => "unknown",
@@ -125,8 +125,8 @@ fn verdict_word(of: DrillVerdict) -> &'static str {
 }
 
 /// What follows from all three.
-fn outcome_words(of: VerificationOutcome) -> &'static str {
-    match of {
+fn outcome_words(outcome: VerificationOutcome) -> &'static str {
+    match outcome {
         VerificationOutcome::Sound => "Sound: the backup can be restored.",
         VerificationOutcome::NoDamageSeen => "No damage seen.",
         VerificationOutcome::Findings => "Not sound.",
@@ -135,22 +135,22 @@ fn outcome_words(of: VerificationOutcome) -> &'static str {
 }
 
 /// How much was read of a database.
-fn amount_words(of: &DrilledDatabase) -> String {
+fn amount_words(database: &DrilledDatabase) -> String {
     let checked =
         |count: Option<u64>, what| count.map_or(String::new(), |count| format!(", {count} {what}"));
     format!(
         "{} tables read{}{}, {:.1} s",
-        of.tables,
-        checked(of.indexes, "B-trees compared with their tables"),
-        checked(of.structures, "tables' rows checked"),
-        of.tables_seconds + of.checks_seconds
+        database.tables,
+        checked(database.indexes, "B-trees compared with their tables"),
+        checked(database.structures, "tables' rows checked"),
+        database.tables_seconds + database.checks_seconds
     )
 }
 
 /// Findings in the tars, in the repository and of the server, at most `most` of each.
-fn findings(of: &DrillRecord, most: usize) -> Vec<Section> {
+fn findings(drill: &DrillRecord, most: usize) -> Vec<Section> {
     let of_check = |checks: &[DrillCheck]| {
-        let own = of.pages.findings.iter().filter(|finding| checks.contains(&finding.check));
+        let own = drill.pages.findings.iter().filter(|finding| checks.contains(&finding.check));
         own.map(finding_line).collect::<Vec<String>>()
     };
     let server = [DrillCheck::Tablespace, DrillCheck::Connect, DrillCheck::Read, DrillCheck::Index];
@@ -158,7 +158,7 @@ fn findings(of: &DrillRecord, most: usize) -> Vec<Section> {
     let lists = [
         ("The tars", of_check(&[DrillCheck::Tar]), 0),
         ("The repository", of_check(&[DrillCheck::Repository]), 0),
-        ("The restored server", of_check(&server), of.pages.more_findings),
+        ("The restored server", of_check(&server), drill.pages.more_findings),
     ];
     let section = |(title, mut lines, more): (&str, Vec<String>, u64)| {
         let hidden = lines.len().saturating_sub(most) as u64 + more;
@@ -170,13 +170,13 @@ fn findings(of: &DrillRecord, most: usize) -> Vec<Section> {
 }
 
 /// A finding, with where it was found.
-fn finding_line(of: &DrillFinding) -> String {
-    let place = match (&of.database, &of.relation) {
+fn finding_line(finding: &DrillFinding) -> String {
+    let place = match (&finding.database, &finding.relation) {
         (Some(database), Some(relation)) => format!("{database}: {relation}: "),
         (Some(database), None) => format!("{database}: "),
         (None, _) => String::new(),
     };
-    let check = match of.check {
+    let check = match finding.check {
         DrillCheck::Tar | DrillCheck::Repository | DrillCheck::Tablespace | DrillCheck::Connect => {
             ""
         }
@@ -184,17 +184,20 @@ fn finding_line(of: &DrillFinding) -> String {
         DrillCheck::Index => "amcheck: ",
         DrillCheck::Structure => "rows: ",
     };
-    let unread = if of.is_damage { "" } else { " (not the backup's fault: not checked)" };
-    let sqlstate = of.sqlstate.as_ref().map_or_else(String::new, |of| format!(" (SQLSTATE {of})"));
-    format!("{place}{check}{}{sqlstate}{unread}", of.words)
+    let unread = if finding.is_damage { "" } else { " (not the backup's fault: not checked)" };
+    let sqlstate = finding
+        .sqlstate
+        .as_ref()
+        .map_or_else(String::new, |sqlstate| format!(" (SQLSTATE {sqlstate})"));
+    format!("{place}{check}{}{sqlstate}{unread}", finding.words)
 }
 
 /// What is wrong with the files of each part, of the backup and of the restored cluster.
-fn files(of: &DrillRecord, options: &TableOptions) -> Vec<Section> {
-    let members = of.pages.members.iter();
+fn files(drill: &DrillRecord, options: &TableOptions) -> Vec<Section> {
+    let members = drill.pages.members.iter();
     let members = members.map(|record| (format!("Files of {}", record.source.path), record));
-    let backup = of.pages.backup.iter().map(|record| ("Files of the backup".to_owned(), record));
-    let restored = of.pages.restored.iter();
+    let backup = drill.pages.backup.iter().map(|record| ("Files of the backup".to_owned(), record));
+    let restored = drill.pages.restored.iter();
     let restored = restored.map(|record| ("Files of the restored cluster".to_owned(), record));
     let is_wrong = |record: &VerificationRecord| {
         !matches!(record.outcome, VerificationOutcome::Sound | VerificationOutcome::NoDamageSeen)
@@ -208,18 +211,18 @@ fn files(of: &DrillRecord, options: &TableOptions) -> Vec<Section> {
     all.filter(|(_, record)| is_wrong(record)).flat_map(sections).collect()
 }
 
-fn restored(of: &DrillRecord) -> Vec<Block> {
+fn restored(drill: &DrillRecord) -> Vec<Block> {
     let bytes = |bytes| ByteSize(bytes).rounded();
-    let (needed, free) = (bytes(of.disk.needed_bytes), bytes(of.disk.free_bytes));
+    let (needed, free) = (bytes(drill.disk.needed_bytes), bytes(drill.disk.free_bytes));
     let mut known = vec![
         ("disk", format!("{needed} at most, of {free} free")),
-        ("WAL from", of.wal.sources.join(", ")),
-        ("segments", of.wal.segments.to_string()),
-        ("recovery begins at", lsn_words(of.wal.start)),
-        ("the backup ends at", lsn_words(of.wal.stop)),
-        ("WAL is whole up to", lsn_words(of.wal.read_to)),
+        ("WAL from", drill.wal.sources.join(", ")),
+        ("segments", drill.wal.segments.to_string()),
+        ("recovery begins at", lsn_words(drill.wal.start)),
+        ("the backup ends at", lsn_words(drill.wal.stop)),
+        ("WAL is whole up to", lsn_words(drill.wal.read_to)),
     ];
-    let identifier = of.backup.system_identifier.iter();
+    let identifier = drill.backup.system_identifier.iter();
     known.extend(identifier.map(|identifier| ("system identifier", identifier.clone())));
     let known = known.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     let mut blocks = vec![Block::Facts(known)];
@@ -227,22 +230,25 @@ fn restored(of: &DrillRecord) -> Vec<Block> {
         let from = member.incremental_from.map_or_else(|| "full".to_owned(), |lsn| lsn.to_string());
         vec![member.path.clone(), lsn_words(member.start), from]
     };
-    let tablespace = |of: &DrilledTablespace| {
-        vec![of.oid.to_string(), of.path.clone().unwrap_or_else(|| "missing".to_owned())]
+    let tablespace = |tablespace: &DrilledTablespace| {
+        vec![
+            tablespace.oid.to_string(),
+            tablespace.path.clone().unwrap_or_else(|| "missing".to_owned()),
+        ]
     };
     let tables = [
         Table::new(
             &["backup of the chain", "begins at", "taken from"],
-            of.backup.chain.iter().take(MOST).map(member).collect(),
+            drill.backup.chain.iter().take(MOST).map(member).collect(),
         ),
         Table::new(
             &["tablespace", "files"],
-            of.backup.tablespaces.iter().take(MOST).map(tablespace).collect(),
+            drill.backup.tablespaces.iter().take(MOST).map(tablespace).collect(),
         ),
     ];
     let tables = tables.into_iter().filter(|table| !table.rows.is_empty());
     blocks.extend(tables.map(Block::Table));
-    if let Some(words) = &of.start.last_words {
+    if let Some(words) = &drill.start.last_words {
         blocks.push(Block::Paragraph("The server’s last words:".to_owned()));
         blocks.push(Block::Code(words.lines().map(str::to_owned).collect()));
     }
@@ -345,8 +351,8 @@ pub(crate) mod tests {
         }
     }
 
-    fn text(of: &DrillRecord) -> String {
-        of.text(&TableOptions { most: 10, ..TableOptions::default() })
+    fn text(drill: &DrillRecord) -> String {
+        drill.text(&TableOptions { most: 10, ..TableOptions::default() })
     }
 
     #[test]

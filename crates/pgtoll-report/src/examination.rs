@@ -26,8 +26,8 @@ impl ReportedRecord for Examination {
     }
 }
 
-fn answer(of: &Examination) -> String {
-    let warnings: Vec<&str> = of.warnings().map(|check| check.name.as_str()).collect();
+fn answer(examination: &Examination) -> String {
+    let warnings: Vec<&str> = examination.warnings().map(|check| check.name.as_str()).collect();
     if warnings.is_empty() {
         return "Nothing speaks against measuring here.".to_owned();
     }
@@ -51,14 +51,14 @@ fn null_section(null: &NullRuns, calibration: &[Calibration]) -> Section {
     let NullRuns { records, interrupted, misses } = null;
     let early = if *interrupted { ", then a signal came" } else { "" };
     let runs = counted(records.len() as u64, "run", "runs");
-    let row = |of: &pgtoll_record::Misses| {
-        let factor = calibration.iter().find(|factor| factor.metric == of.metric);
+    let row = |misses: &pgtoll_record::Misses| {
+        let factor = calibration.iter().find(|factor| factor.metric == misses.metric);
         let widening = factor.map_or_else(
             || "not yet calibrated".to_owned(),
             |factor| format!("κ {:.2} ({} comparisons)", factor.widening, factor.comparisons),
         );
-        let missed = format!("{} of {}", of.missed, of.comparisons);
-        vec![title(of.metric).to_owned(), missed, widening]
+        let missed = format!("{} of {}", misses.missed, misses.comparisons);
+        vec![title(misses.metric).to_owned(), missed, widening]
     };
     let rows = misses.iter().map(row).collect();
     let blocks = vec![

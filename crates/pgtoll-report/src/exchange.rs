@@ -75,7 +75,7 @@ struct ExchangeRow {
 }
 
 impl ExchangeRow {
-    fn of(cases: &[&ExchangeCase]) -> Option<Self> {
+    fn from_cases(cases: &[&ExchangeCase]) -> Option<Self> {
         let first = cases.first()?;
         let rates = || cases.iter().map(|case| case.transactions_per_second);
         let lost: Option<Vec<u64>> = cases.iter().map(|case| case.lost).collect();
@@ -131,22 +131,22 @@ impl ExchangeRow {
 }
 
 /// A row for each delay and value, in this order.
-fn rows(of: &ExchangeRecord) -> Vec<ExchangeRow> {
-    let mut delays: Vec<f64> = of.cases.iter().map(|case| case.delay_ms).collect();
+fn rows(exchange: &ExchangeRecord) -> Vec<ExchangeRow> {
+    let mut delays: Vec<f64> = exchange.cases.iter().map(|case| case.delay_ms).collect();
     delays.sort_by(f64::total_cmp);
     delays.dedup();
     let row = |delay: f64, commit: SynchronousCommit| {
         let is_own =
             |case: &&ExchangeCase| case.commit == commit && case.delay_ms.total_cmp(&delay).is_eq();
-        ExchangeRow::of(&of.cases.iter().filter(is_own).collect::<Vec<_>>())
+        ExchangeRow::from_cases(&exchange.cases.iter().filter(is_own).collect::<Vec<_>>())
     };
     let all = delays.iter().flat_map(|delay| SynchronousCommit::ALL.map(|commit| (*delay, commit)));
     all.filter_map(|(delay, commit)| row(delay, commit)).collect()
 }
 
 /// What a manager reads: at each delay, what waiting for the standby costs and saves.
-fn answer(of: &ExchangeRecord) -> Vec<String> {
-    let rows = rows(of);
+fn answer(exchange: &ExchangeRecord) -> Vec<String> {
+    let rows = rows(exchange);
     let mut delays: Vec<f64> = rows.iter().map(|row| row.delay_ms).collect();
     delays.dedup();
     let sentence = |delay: &f64| {
@@ -161,7 +161,7 @@ fn answer(of: &ExchangeRecord) -> Vec<String> {
             "{}: waiting for the standby (on instead of local) changes the rate of \
              {} by {:+.0} %; when the primary's host died {} lost without and {} with it.",
             delay_words(*delay),
-            counted(u64::from(of.design.clients), "client", "clients"),
+            counted(u64::from(exchange.design.clients), "client", "clients"),
             change * 100.0,
             was(lost),
             count(lost_with),
@@ -178,14 +178,14 @@ fn was(lost: u64) -> String {
     }
 }
 
-fn subject_words(of: &ExchangeRecord) -> String {
-    let cases = counted(of.cases.len() as u64, "case", "cases");
+fn subject_words(exchange: &ExchangeRecord) -> String {
+    let cases = counted(exchange.cases.len() as u64, "case", "cases");
     let mut words = format!(
         "{}, a primary and a standby, {}: {cases}.",
-        of.server,
-        counted(u64::from(of.design.clients), "client", "clients"),
+        exchange.server,
+        counted(u64::from(exchange.design.clients), "client", "clients"),
     );
-    if let Some(ended) = &of.ended {
+    if let Some(ended) = &exchange.ended {
         let _ = write!(words, " Ended early: {ended}.");
     }
     words
@@ -204,7 +204,11 @@ fn curves(rows: &[ExchangeRow]) -> Markup {
 }
 
 fn looks() -> Vec<(SynchronousCommit, Look)> {
-    SynchronousCommit::ALL.into_iter().enumerate().map(|(at, of)| (of, Look::of(at))).collect()
+    SynchronousCommit::ALL
+        .into_iter()
+        .enumerate()
+        .map(|(at, item)| (item, Look::from_index(at)))
+        .collect()
 }
 
 fn curve(
@@ -237,7 +241,7 @@ fn drawing(
     series: &dyn Fn(SynchronousCommit) -> Vec<(f64, f64)>,
     width: Width,
 ) -> Drawing {
-    let points: Vec<(f64, f64)> = looks.iter().flat_map(|(of, _)| series(*of)).collect();
+    let points: Vec<(f64, f64)> = looks.iter().flat_map(|(look, _)| series(*look)).collect();
     let (left, right) = (62.0, width.units() - 8.0);
     let (top, bottom) = (14.0, 214.0);
     let zero = std::iter::once(0.0);

@@ -12,48 +12,49 @@ use crate::text::{aligned, wrapped};
 pub(crate) fn claims_text<'a>(
     claims: impl Iterator<Item = (Option<&'a str>, &'a Expected)> + Clone,
 ) -> String {
-    let cells = claims.clone().map(|(_, of)| {
-        let found = found(of).unwrap_or_else(|| "-".to_owned());
-        vec![words(of.outcome).to_owned(), bounds(&of.expectation), found]
+    let cells = claims.clone().map(|(_, claim)| {
+        let found = found(claim).unwrap_or_else(|| "-".to_owned());
+        vec![words(claim.outcome).to_owned(), bounds(&claim.expectation), found]
     });
     let head = ["claims", "expected", "found"].map(str::to_owned).to_vec();
     let rows = aligned(vec![head], vec![(String::new(), cells.collect())]);
     let mut lines = rows.lines();
     let mut text = lines.next().map(|head| format!("{head}\n")).unwrap_or_default();
     // The title of the only block is empty.
-    for (row, (name, of)) in lines.skip(1).zip(claims) {
+    for (row, (name, item)) in lines.skip(1).zip(claims) {
         let _ = writeln!(text, "{row}");
         let name = name.map(|name| format!("{name}: ")).unwrap_or_default();
-        text.push_str(&wrapped("    ", &format!("{name}{}", about(of))));
+        text.push_str(&wrapped("    ", &format!("{name}{}", about(item))));
     }
     text
 }
 
 /// The claim, where it was made, and why it came out otherwise.
-fn about(of: &Expected) -> String {
-    let expectation = &of.expectation;
+fn about(expected: &Expected) -> String {
+    let expectation = &expected.expectation;
     let claim = expectation.claim.as_ref().map(|claim| format!("{claim}: ")).unwrap_or_default();
     let url = expectation.url.as_ref().map(|url| format!(", {url}")).unwrap_or_default();
-    let explained = explained(of).map(|why| format!(". {why}")).unwrap_or_default();
+    let explained = explained(expected).map(|why| format!(". {why}")).unwrap_or_default();
     format!("{claim}{} ({}{url}){explained}", figure(expectation), expectation.source)
 }
 
 /// What is claimed, in words.
-pub(crate) fn claim(of: &Expectation) -> String {
-    of.claim.clone().unwrap_or_else(|| figure(of))
+pub(crate) fn claim(expectation: &Expectation) -> String {
+    expectation.claim.clone().unwrap_or_else(|| figure(expectation))
 }
 
 /// What the bounds are of.
-pub(crate) fn figure(of: &Expectation) -> String {
-    let against = of.against.as_ref().map(|other| format!(" against {other}")).unwrap_or_default();
-    format!("{}, {}{against}, {}", of.workload, of.arm, of.metric)
+pub(crate) fn figure(expectation: &Expectation) -> String {
+    let against =
+        expectation.against.as_ref().map(|other| format!(" against {other}")).unwrap_or_default();
+    format!("{}, {}{against}, {}", expectation.workload, expectation.arm, expectation.metric)
 }
 
 /// What is expected.
-pub(crate) fn bounds(of: &Expectation) -> String {
-    let shown = |number| shown(of, number);
-    let unit = unit(of);
-    match (of.lower, of.upper) {
+pub(crate) fn bounds(expectation: &Expectation) -> String {
+    let shown = |number| shown(expectation, number);
+    let unit = unit(expectation);
+    match (expectation.lower, expectation.upper) {
         (Some(lower), Some(upper)) => format!("{} to {}{unit}", shown(lower), shown(upper)),
         (Some(lower), None) => format!("at least {}{unit}", shown(lower)),
         (None, Some(upper)) => format!("at most {}{unit}", shown(upper)),
@@ -62,42 +63,42 @@ pub(crate) fn bounds(of: &Expectation) -> String {
 }
 
 /// What came out, with its interval; what was counted has none.
-pub(crate) fn found(of: &Expected) -> Option<String> {
-    let Interval { estimate, lower, upper } = of.found?;
-    let expectation = &of.expectation;
+pub(crate) fn found(expected: &Expected) -> Option<String> {
+    let Interval { estimate, lower, upper } = expected.found?;
+    let expectation = &expected.expectation;
     let shown = |number| shown(expectation, number);
     let how = match ExpectedFigure::named(&expectation.metric) {
-        Some(ExpectedFigure::Counted(_)) if of.exact => ", exact".to_owned(),
+        Some(ExpectedFigure::Counted(_)) if expected.exact => ", exact".to_owned(),
         Some(ExpectedFigure::Counted(_)) => ", not exact".to_owned(),
         _ => format!(" [{}, {}]", shown(lower), shown(upper)),
     };
     Some(format!("{}{}{how}", shown(estimate), unit(expectation)))
 }
 
-fn shown(of: &Expectation, number: f64) -> String {
-    if of.relative {
+fn shown(expectation: &Expectation, number: f64) -> String {
+    if expectation.relative {
         return signed_percent(number + 1.0, 1);
     }
     format!("{number:.4}").trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-fn unit(of: &Expectation) -> &'static str {
-    if of.relative { " %" } else { "" }
+fn unit(expectation: &Expectation) -> &'static str {
+    if expectation.relative { " %" } else { "" }
 }
 
 /// Why it came out otherwise, where it did.
-pub(crate) fn explained(of: &Expected) -> Option<&str> {
-    of.expectation.explained.as_deref().filter(|_| of.outcome != Outcome::Holds)
+pub(crate) fn explained(expected: &Expected) -> Option<&str> {
+    expected.expectation.explained.as_deref().filter(|_| expected.outcome != Outcome::Holds)
 }
 
 /// Where it was published; a record may say anything, so only what is an address of a page.
-pub(crate) fn link(of: &Expectation) -> Option<&str> {
-    let url = of.url.as_deref()?;
+pub(crate) fn link(expectation: &Expectation) -> Option<&str> {
+    let url = expectation.url.as_deref()?;
     ["https://", "http://"].iter().any(|scheme| url.starts_with(scheme)).then_some(url)
 }
 
-pub(crate) fn words(of: Outcome) -> &'static str {
-    match of {
+pub(crate) fn words(outcome: Outcome) -> &'static str {
+    match outcome {
         Outcome::Holds => "holds",
         Outcome::DoesNotHold => "does not hold",
         Outcome::NotResolved => "not resolved here",
@@ -139,31 +140,32 @@ mod tests {
     fn check(expectation: Expectation, found: [f64; 3], outcome: Outcome, expected: [&str; 3]) {
         let text = text(expectation, found, outcome);
         let row = text.lines().nth(1).unwrap();
-        let cells: Vec<&str> = row.split("  ").map(str::trim).filter(|of| !of.is_empty()).collect();
+        let cells: Vec<&str> =
+            row.split("  ").map(str::trim).filter(|item| !item.is_empty()).collect();
         assert_eq!(cells, expected, "{text}");
         assert!(text.lines().nth(2).unwrap().starts_with("    work, on, "), "{text}");
     }
 
     #[test]
     fn a_row_has_outcome_bounds_and_interval() {
-        let of = |bounds| expectation("cpu_per_transaction", true, bounds);
+        let pick = |bounds| expectation("cpu_per_transaction", true, bounds);
         let bounds = (Some(0.0), Some(0.08));
         let expected = ["holds", "0.0 to +8.0 %", "+5.9 % [+4.4, +7.4]"];
-        check(of(bounds), [0.059, 0.044, 0.074], Outcome::Holds, expected);
+        check(pick(bounds), [0.059, 0.044, 0.074], Outcome::Holds, expected);
         let expected = ["does not hold", "0.0 to +8.0 %", "+10.0 % [+9.0, +11.0]"];
-        check(of(bounds), [0.1, 0.09, 0.11], Outcome::DoesNotHold, expected);
+        check(pick(bounds), [0.1, 0.09, 0.11], Outcome::DoesNotHold, expected);
         let expected = ["not resolved here", "0.0 to +8.0 %", "+7.0 % [+5.0, +9.0]"];
-        check(of(bounds), [0.07, 0.05, 0.09], Outcome::NotResolved, expected);
+        check(pick(bounds), [0.07, 0.05, 0.09], Outcome::NotResolved, expected);
         let expected = ["holds", "at most 0.0 %", "-5.0 % [-6.0, -4.0]"];
-        check(of((None, Some(0.0))), [-0.05, -0.06, -0.04], Outcome::Holds, expected);
+        check(pick((None, Some(0.0))), [-0.05, -0.06, -0.04], Outcome::Holds, expected);
     }
 
     #[test]
     fn what_was_counted_has_no_interval() {
-        let of = || expectation("wal_per_page", false, (Some(0.9), None));
-        check(of(), [0.98; 3], Outcome::Holds, ["holds", "at least 0.9", "0.98, exact"]);
+        let pick = || expectation("wal_per_page", false, (Some(0.9), None));
+        check(pick(), [0.98; 3], Outcome::Holds, ["holds", "at least 0.9", "0.98, exact"]);
         let expected = ["does not hold", "at least 0.9", "0.5, exact"];
-        check(of(), [0.5; 3], Outcome::DoesNotHold, expected);
+        check(pick(), [0.5; 3], Outcome::DoesNotHold, expected);
     }
 
     #[test]

@@ -60,7 +60,7 @@ fn configuration(record: &NamedRun<'_>, several: bool) -> String {
 fn rounds(run: &Run, workload: &Workload, arm: &str, benchmark: &str) -> String {
     let mut lines: BTreeMap<u32, (f64, Vec<String>)> = BTreeMap::new();
     let metrics = metrics(workload).into_iter().filter(|_| workload.timed);
-    for metric in metrics.filter(|of| !is_cut_off(run, workload, *of)) {
+    for metric in metrics.filter(|metric| !is_cut_off(run, workload, *metric)) {
         let (unit, factor) = unit(metric);
         for (round, (numerator, denominator)) in by_round(run, workload, metric, arm) {
             let value = numerator / denominator * factor;
@@ -103,8 +103,9 @@ fn unit(metric: Metric) -> (&'static str, f64) {
 
 fn counted(record: &NamedRun<'_>, workload: &Workload, arm: &str, benchmark: &str) -> String {
     let values = record.result.values.iter();
-    let values = values.filter(|of| of.workload == workload.name && of.arm == arm);
-    let values = values.filter_map(|of| Some(format!("{} {}", of.value, unit_of(&of.metric)?)));
+    let values = values.filter(|value| value.workload == workload.name && value.arm == arm);
+    let values =
+        values.filter_map(|value| Some(format!("{} {}", value.value, unit_of(&value.metric)?)));
     let values: Vec<String> = values.collect();
     if values.is_empty() {
         return String::new();
@@ -114,12 +115,15 @@ fn counted(record: &NamedRun<'_>, workload: &Workload, arm: &str, benchmark: &st
 
 fn iterations(run: &Run, workload: &Workload, arm: &str) -> u64 {
     if matches!(workload.work, Work::Operation { .. }) {
-        let own = run.operations.iter().filter(|of| of.workload == workload.name && of.arm == arm);
+        let own = run
+            .operations
+            .iter()
+            .filter(|operation| operation.workload == workload.name && operation.arm == arm);
         return own.count().max(1) as u64;
     }
     let mut counted = run.counted.iter();
-    let own = counted.find(|of| of.workload == workload.name && of.arm == arm);
-    own.map_or(1, |of| of.transactions.max(1))
+    let own = counted.find(|counted| counted.workload == workload.name && counted.arm == arm);
+    own.map_or(1, |counted| counted.transactions.max(1))
 }
 
 /// Counters of equal work: `per transaction` and `per page`, their unit in each, and whether they
@@ -158,10 +162,10 @@ fn units(records: &[NamedRun<'_>]) -> String {
         let better = if metric.more_is_worse() { "lower" } else { "higher" };
         let _ = writeln!(text, "Unit {} better={better}", unit(metric).0);
     }
-    let values = || records.iter().flat_map(|of| &of.result.values);
+    let values = || records.iter().flat_map(|record| &record.result.values);
     let varies: BTreeSet<String> =
-        values().filter(|of| !of.exact).filter_map(|of| unit_of(&of.metric)).collect();
-    let all: BTreeSet<String> = values().filter_map(|of| unit_of(&of.metric)).collect();
+        values().filter(|item| !item.exact).filter_map(|item| unit_of(&item.metric)).collect();
+    let all: BTreeSet<String> = values().filter_map(|item| unit_of(&item.metric)).collect();
     for unit in all.difference(&varies) {
         let _ = writeln!(text, "Unit {unit} better=lower assume=exact");
     }

@@ -91,9 +91,9 @@ const PLACE: &str = "times and losses are those of this run: of its load, its ne
     and this fault; repeat it, since losses are a distribution";
 
 /// The answer in one line.
-fn judge_headline(of: &JudgeRecord) -> String {
-    let counts = &of.transactions;
-    let mut words = match &of.verdict {
+fn judge_headline(judge: &JudgeRecord) -> String {
+    let counts = &judge.transactions;
+    let mut words = match &judge.verdict {
         Some(verdict) => format!(
             "{} of {} lost",
             count(verdict.lost.count),
@@ -104,11 +104,11 @@ fn judge_headline(of: &JudgeRecord) -> String {
             counted(counts.acknowledged, "acknowledged transaction", "acknowledged transactions")
         ),
     };
-    if let Some(outage) = &of.outage {
+    if let Some(outage) = &judge.outage {
         let _ = write!(words, "; longest outage {}", gap_words(outage));
     }
     let _ = write!(words, "; {} unknown", count(counts.unknown));
-    if let Some(verdict) = of.verdict.as_ref().filter(|_| counts.unknown > 0) {
+    if let Some(verdict) = judge.verdict.as_ref().filter(|_| counts.unknown > 0) {
         let _ = write!(words, ", {} of them committed", count(verdict.recovered.count));
     }
     words.push('.');
@@ -116,32 +116,32 @@ fn judge_headline(of: &JudgeRecord) -> String {
 }
 
 /// Who did what to which server.
-fn subject_words(of: &JudgeRecord) -> String {
-    let design = &of.design;
+fn subject_words(judge: &JudgeRecord) -> String {
+    let design = &judge.design;
     let mut words = format!(
         "PostgreSQL {}: {}, {} transactions/s, {} of load.",
-        of.server.version,
+        judge.server.version,
         counted(u64::from(design.clients), "client", "clients"),
         design.rate_per_second,
         span(design.seconds)
     );
     for name in ["synchronous_commit", "synchronous_standby_names"] {
-        if let Some(value) = of.server.settings.get(name).filter(|value| !value.is_empty()) {
+        if let Some(value) = judge.server.settings.get(name).filter(|value| !value.is_empty()) {
             let _ = write!(words, " {name} = {value}.");
         }
     }
-    if let Some(ended) = &of.ended {
+    if let Some(ended) = &judge.ended {
         let _ = write!(words, " The run ended early: {ended}.");
     }
-    for line in fault_lines(of) {
+    for line in fault_lines(judge) {
         let _ = write!(words, " {line}");
     }
     words
 }
 
 /// What was done to the server, and how that ended.
-fn fault_lines(of: &JudgeRecord) -> Vec<String> {
-    let Some(fault) = &of.fault else {
+fn fault_lines(judge: &JudgeRecord) -> Vec<String> {
+    let Some(fault) = &judge.fault else {
         return vec!["No fault was injected by pgtoll.".to_owned()];
     };
     let end = match (&fault.status, fault.ended_s) {
@@ -161,9 +161,9 @@ fn fault_lines(of: &JudgeRecord) -> Vec<String> {
 type NamedCount = (&'static str, u64, String);
 
 /// What clients saw.
-fn seen_rows(of: &JudgeRecord) -> Vec<NamedCount> {
-    let counts = &of.transactions;
-    let limit = span(of.design.wait_limit_s);
+fn seen_rows(judge: &JudgeRecord) -> Vec<NamedCount> {
+    let counts = &judge.transactions;
+    let limit = span(judge.design.wait_limit_s);
     let latency =
         |name: &str, ms: Option<f64>| ms.map(|ms| format!("{name} {}", span(ms / 1000.0)));
     let latencies: Vec<String> = [
@@ -198,10 +198,10 @@ fn seen_rows(of: &JudgeRecord) -> Vec<NamedCount> {
 }
 
 /// What became of the transactions.
-fn set_rows(of: &JudgeRecord) -> Vec<NamedCount> {
-    let Some(verdict) = &of.verdict else { return Vec::new() };
+fn set_rows(judge: &JudgeRecord) -> Vec<NamedCount> {
+    let Some(verdict) = &judge.verdict else { return Vec::new() };
     let lost = &verdict.lost;
-    let before = if of.fault.is_some() { "the fault" } else { "the longest outage" };
+    let before = if judge.fault.is_some() { "the fault" } else { "the longest outage" };
     let mut rows = vec![("lost", lost.count, "acknowledged, absent".to_owned())];
     if lost.count > 0 {
         let oldest = lost
@@ -231,19 +231,19 @@ const CLIENT_HEAD: [&str; 7] =
     ["client", "acknowledged", "waited", "failed", "unknown", "longest outage", "served again"];
 
 /// A client's row.
-fn client_row(number: usize, of: &JudgedClient) -> [String; 7] {
-    let healed = match of.healed_s {
+fn client_row(number: usize, client: &JudgedClient) -> [String; 7] {
+    let healed = match client.healed_s {
         Some(seconds) => format!("after {}", span(seconds)),
-        None if of.hung => "no: hung".to_owned(),
+        None if client.hung => "no: hung".to_owned(),
         None => "no".to_owned(),
     };
     [
         number.to_string(),
-        count(of.acknowledged),
-        count(of.waited),
-        count(of.failed),
-        count(of.unknown),
-        of.outage.as_ref().map_or_else(|| "-".to_owned(), gap_words),
+        count(client.acknowledged),
+        count(client.waited),
+        count(client.failed),
+        count(client.unknown),
+        client.outage.as_ref().map_or_else(|| "-".to_owned(), gap_words),
         healed,
     ]
 }
@@ -288,24 +288,24 @@ fn worst(bins: &[char]) -> char {
 }
 
 /// A server by name.
-fn node_words(of: &NodeIdentity) -> String {
-    let mut words = if of.address.is_empty() {
-        format!("port {}", of.port)
+fn node_words(identity: &NodeIdentity) -> String {
+    let mut words = if identity.address.is_empty() {
+        format!("port {}", identity.port)
     } else {
-        format!("{}:{}", of.address, of.port)
+        format!("{}:{}", identity.address, identity.port)
     };
-    if !of.cluster_name.is_empty() {
-        let _ = write!(words, " ({})", of.cluster_name);
+    if !identity.cluster_name.is_empty() {
+        let _ = write!(words, " ({})", identity.cluster_name);
     }
-    if let Some(timeline) = of.timeline {
+    if let Some(timeline) = identity.timeline {
         let _ = write!(words, ", timeline {timeline}");
     }
-    let _ = write!(words, ", up since {}", of.started);
+    let _ = write!(words, ", up since {}", identity.started);
     words
 }
 
 /// The servers that acknowledged, and which one was read in the end.
-fn node_lines(of: &JudgeRecord) -> Vec<String> {
+fn node_lines(judge: &JudgeRecord) -> Vec<String> {
     let line = |node: &JudgedNode| {
         let mut words =
             format!("{}: {} acknowledged", node_words(&node.identity), count(node.acknowledged));
@@ -320,16 +320,16 @@ fn node_lines(of: &JudgeRecord) -> Vec<String> {
         }
         words
     };
-    let mut lines: Vec<String> = of.nodes.iter().take(SHOWN).map(line).collect();
-    if let Some(JudgeVerdict { read_on, rows, .. }) = &of.verdict {
+    let mut lines: Vec<String> = judge.nodes.iter().take(SHOWN).map(line).collect();
+    if let Some(JudgeVerdict { read_on, rows, .. }) = &judge.verdict {
         lines.push(format!("read in the end: {}, {} rows", node_words(read_on), count(*rows)));
     }
     lines
 }
 
 /// What readers saw.
-fn read_lines(of: &JudgeRecord) -> Vec<String> {
-    let Some(reads) = &of.reads else { return Vec::new() };
+fn read_lines(judge: &JudgeRecord) -> Vec<String> {
+    let Some(reads) = &judge.reads else { return Vec::new() };
     let place = if reads.dsn.is_some() { "at --read-dsn" } else { "where the clients write" };
     let stalest = if reads.stale > 0 {
         let most = counted(reads.stalest_transactions, "transaction", "transactions");
@@ -364,27 +364,28 @@ fn read_lines(of: &JudgeRecord) -> Vec<String> {
 }
 
 /// Errors by kind.
-fn error_lines(of: &JudgeRecord) -> Vec<String> {
+fn error_lines(judge: &JudgeRecord) -> Vec<String> {
     let line = |error: &pgtoll_record::SeenError| {
         format!("{} x {}: {}", count(error.count), error.code, error.message)
     };
-    of.errors.iter().map(line).collect()
+    judge.errors.iter().map(line).collect()
 }
 
 /// Some transactions of each set that should be empty.
-fn example_lines(of: &JudgeRecord) -> Vec<String> {
-    let Some(verdict) = &of.verdict else { return Vec::new() };
+fn example_lines(record: &JudgeRecord) -> Vec<String> {
+    let Some(verdict) = &record.verdict else { return Vec::new() };
     let sets: [(&str, &[TransactionExample]); 4] = [
         ("lost", &verdict.lost.examples),
         ("ghost", examples(&verdict.ghosts)),
         ("phantom", examples(&verdict.phantoms)),
         ("duplicate", examples(&verdict.duplicates)),
     ];
-    let line = |name: &str, of: &TransactionExample| {
-        let at = of.at_s.map_or_else(String::new, |at| format!(", answered at {}", span(at)));
-        format!("{name}: client {}, transaction {}{at}", of.client, of.sequence)
+    let line = |name: &str, example: &TransactionExample| {
+        let at = example.at_s.map_or_else(String::new, |at| format!(", answered at {}", span(at)));
+        format!("{name}: client {}, transaction {}{at}", example.client, example.sequence)
     };
-    let lines = sets.iter().flat_map(|(name, of)| of.iter().take(5).map(|of| line(name, of)));
+    let lines =
+        sets.iter().flat_map(|(name, set)| set.iter().take(5).map(|judge| line(name, judge)));
     lines.collect()
 }
 
@@ -393,9 +394,9 @@ fn examples(set: &IdSet) -> &[TransactionExample] {
 }
 
 /// A gap's length, and whether it ended.
-fn gap_words(of: &AcknowledgementGap) -> String {
-    let open = if of.open { ", not over" } else { "" };
-    format!("{}{open}", span(of.seconds))
+fn gap_words(gap: &AcknowledgementGap) -> String {
+    let open = if gap.open { ", not over" } else { "" };
+    format!("{}{open}", span(gap.seconds))
 }
 
 /// Seconds in three digits: `1.92 s`, `250 ms`.
@@ -432,20 +433,20 @@ mod tests {
 
     #[test]
     fn without_the_ids_no_loss_is_claimed_or_denied() {
-        let mut of = record();
-        of.verdict = None;
-        let headline = judge_headline(&of);
+        let mut record = record();
+        record.verdict = None;
+        let headline = judge_headline(&record);
         assert!(headline.starts_with("Unknown whether any of "), "{headline}");
-        assert!(!text(&of).contains("What became of the transactions"));
+        assert!(!text(&record).contains("What became of the transactions"));
     }
 
     #[test]
     fn words_of_strangers_are_escaped() {
-        let mut of = record();
-        of.errors[0].message = "a\u{1b}[31m<b>".to_owned();
-        of.nodes[0].identity.cluster_name = "\u{1b}<i>".to_owned();
-        assert!(!text(&of).contains('\u{1b}'));
-        let page = of.html();
+        let mut record = record();
+        record.errors[0].message = "a\u{1b}[31m<b>".to_owned();
+        record.nodes[0].identity.cluster_name = "\u{1b}<i>".to_owned();
+        assert!(!text(&record).contains('\u{1b}'));
+        let page = record.html();
         assert!(
             !page.contains("<b>") && !page.contains("<i>") && page.contains("&lt;b&gt;"),
             "{page}"
@@ -454,13 +455,13 @@ mod tests {
 
     #[test]
     fn the_page_has_the_answer_and_every_client() {
-        let of = record();
-        let page = of.html();
-        assert!(page.contains(&judge_headline(&of)));
-        for row in set_rows(&of) {
+        let record = record();
+        let page = record.html();
+        assert!(page.contains(&judge_headline(&record)));
+        for row in set_rows(&record) {
             assert!(page.contains(row.0.trim()), "{row:?}");
         }
-        for (number, client) in of.clients.iter().enumerate() {
+        for (number, client) in record.clients.iter().enumerate() {
             assert!(page.contains(&client_row(number, client)[1]), "{number}");
         }
     }

@@ -58,7 +58,7 @@ const STEP_HEAD: [&str; 3] = ["seconds since the reader's error", "median", "lon
 const WRITER_HEAD: [&str; 3] = ["of each failover", "median", "most"];
 
 /// As in [`SPREAD_HEAD`].
-fn spread_rows(of: &CorruptionRecord) -> Vec<Vec<String>> {
+fn spread_rows(corruption: &CorruptionRecord) -> Vec<Vec<String>> {
     let row = |spread: &DamageSpread| {
         vec![
             if spread.checksums { "with checksums" } else { "without checksums" }.to_owned(),
@@ -68,7 +68,7 @@ fn spread_rows(of: &CorruptionRecord) -> Vec<Vec<String>> {
             state_word(spread.standby_after).to_owned(),
         ]
     };
-    of.spread.iter().map(row).collect()
+    corruption.spread.iter().map(row).collect()
 }
 
 fn state_word(state: RowState) -> &'static str {
@@ -81,19 +81,19 @@ fn state_word(state: RowState) -> &'static str {
 
 type Step = (&'static str, fn(&CorruptionFailover) -> Option<f64>);
 const STEPS: [Step; 7] = [
-    ("the watcher noticed", |of| Some(of.noticed_s)),
-    ("the standby had read the table", |of| Some(of.verified_s)),
-    ("writers were held back", |of| of.paused_s),
-    ("the old primary had stopped", |of| Some(of.stopped_s)),
-    ("the standby was promoted", |of| Some(of.promoted_s)),
-    ("the row was readable again", |of| Some(of.readable_s)),
-    ("(longest gap of the writers)", |of| of.gap_s),
+    ("the watcher noticed", |item| Some(item.noticed_s)),
+    ("the standby had read the table", |item| Some(item.verified_s)),
+    ("writers were held back", |item| item.paused_s),
+    ("the old primary had stopped", |item| Some(item.stopped_s)),
+    ("the standby was promoted", |item| Some(item.promoted_s)),
+    ("the row was readable again", |item| Some(item.readable_s)),
+    ("(longest gap of the writers)", |item| item.gap_s),
 ];
 
 /// As in [`STEP_HEAD`].
-fn step_rows(of: &CorruptionRecord) -> Vec<Vec<String>> {
+fn step_rows(corruption: &CorruptionRecord) -> Vec<Vec<String>> {
     let row = |(name, value): Step| {
-        let values: Vec<f64> = of.failovers.iter().filter_map(value).collect();
+        let values: Vec<f64> = corruption.failovers.iter().filter_map(value).collect();
         let most = values.iter().copied().reduce(f64::max)?;
         Some(vec![name.to_owned(), format!("{:.2}", median(&values)?), format!("{most:.2}")])
     };
@@ -102,16 +102,16 @@ fn step_rows(of: &CorruptionRecord) -> Vec<Vec<String>> {
 
 type Count = (&'static str, fn(&CorruptionFailover) -> Option<u64>);
 const COUNTS: [Count; 4] = [
-    ("transactions acknowledged", |of| Some(of.acknowledged)),
-    ("acknowledged and lost", |of| of.lost),
-    ("failed", |of| Some(of.failed)),
-    ("of unknown outcome", |of| Some(of.unknown)),
+    ("transactions acknowledged", |item| Some(item.acknowledged)),
+    ("acknowledged and lost", |item| item.lost),
+    ("failed", |item| Some(item.failed)),
+    ("of unknown outcome", |item| Some(item.unknown)),
 ];
 
 /// As in [`WRITER_HEAD`].
-fn writer_rows(of: &CorruptionRecord) -> Vec<Vec<String>> {
+fn writer_rows(corruption: &CorruptionRecord) -> Vec<Vec<String>> {
     let row = |(name, value): Count| {
-        let mut values: Vec<u64> = of.failovers.iter().filter_map(value).collect();
+        let mut values: Vec<u64> = corruption.failovers.iter().filter_map(value).collect();
         values.sort_unstable();
         let (middle, most) = (values.get(values.len() / 2)?, values.last()?);
         Some(vec![name.to_owned(), count(*middle), count(*most)])
@@ -120,19 +120,19 @@ fn writer_rows(of: &CorruptionRecord) -> Vec<Vec<String>> {
 }
 
 /// What a manager reads.
-fn answer(of: &CorruptionRecord) -> Vec<String> {
-    let spread = of.spread.iter().map(spread_sentence);
-    spread.chain(failover_sentence(of)).collect()
+fn answer(corruption: &CorruptionRecord) -> Vec<String> {
+    let spread = corruption.spread.iter().map(spread_sentence);
+    spread.chain(failover_sentence(corruption)).collect()
 }
 
-fn spread_sentence(of: &DamageSpread) -> String {
-    let pages = if of.checksums { "With checksums" } else { "Without checksums" };
-    let update = if of.update_error.is_some() {
+fn spread_sentence(spread: &DamageSpread) -> String {
+    let pages = if spread.checksums { "With checksums" } else { "Without checksums" };
+    let update = if spread.update_error.is_some() {
         "the update of a row beside the damage was refused"
     } else {
         "an update of a row beside the damage logged the damaged page as a whole"
     };
-    let standby = match of.standby_after {
+    let standby = match spread.standby_after {
         RowState::Right => "the standby stayed right",
         RowState::Wrong => "the standby is wrong too, and no server reported an error",
         RowState::Error => "the standby cannot read the row",
@@ -140,10 +140,14 @@ fn spread_sentence(of: &DamageSpread) -> String {
     format!("{pages} {update}: {standby}.")
 }
 
-fn failover_sentence(of: &CorruptionRecord) -> Option<String> {
-    let gaps: Vec<f64> = of.failovers.iter().filter_map(|of| of.gap_s).collect();
+fn failover_sentence(corruption: &CorruptionRecord) -> Option<String> {
+    let gaps: Vec<f64> =
+        corruption.failovers.iter().filter_map(|failover| failover.gap_s).collect();
     let longest = gaps.iter().copied().reduce(f64::max)?;
-    let lost = of.failovers.iter().try_fold(0_u64, |sum, of| Some(sum.saturating_add(of.lost?)));
+    let lost = corruption
+        .failovers
+        .iter()
+        .try_fold(0_u64, |sum, failover| Some(sum.saturating_add(failover.lost?)));
     let lost = lost.map_or_else(
         || "it is not known how many acknowledged transactions were lost".to_owned(),
         |lost| {
@@ -156,28 +160,28 @@ fn failover_sentence(of: &CorruptionRecord) -> Option<String> {
     Some(format!(
         "{} away from the page: writers had no acknowledgement for {:.2} s (median; {longest:.2} s at \
          most), {lost}{}.",
-        counted(of.failovers.len() as u64, "failover", "failovers"),
+        counted(corruption.failovers.len() as u64, "failover", "failovers"),
         median(&gaps)?,
-        loss_bound(of)
+        loss_bound(corruption)
     ))
 }
 
 /// What no loss in these runs says of all: the upper bound of the share of runs with a loss, at 95 %.
-fn loss_bound(of: &CorruptionRecord) -> String {
-    let runs = f64::from(u32::try_from(of.failovers.len()).unwrap_or(u32::MAX));
+fn loss_bound(corruption: &CorruptionRecord) -> String {
+    let runs = f64::from(u32::try_from(corruption.failovers.len()).unwrap_or(u32::MAX));
     let bound = 1.0 - 0.05_f64.powf(1.0 / runs);
     // A few runs say nothing of the others.
-    if bound > 0.5 || of.failovers.iter().any(|of| of.lost != Some(0)) {
+    if bound > 0.5 || corruption.failovers.iter().any(|failover| failover.lost != Some(0)) {
         return String::new();
     }
     format!(" (at most {:.0} % of such failovers lose any, at 95 %)", bound * 100.0)
 }
 
-fn subject_words(of: &CorruptionRecord) -> String {
-    let (server, entry) = (&of.server, &of.design.entry);
+fn subject_words(corruption: &CorruptionRecord) -> String {
+    let (server, entry) = (&corruption.server, &corruption.design.entry);
     let mut words = format!(
         "{server}, a primary with a damaged page and its standby; writers connect to {entry}."
     );
-    words.push_str(&end_words(of.ended.as_deref(), of.complete, "all runs were"));
+    words.push_str(&end_words(corruption.ended.as_deref(), corruption.complete, "all runs were"));
     words
 }

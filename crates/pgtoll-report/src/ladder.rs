@@ -25,7 +25,7 @@ const SHOWN: usize = 2;
 /// A ladder for each workload that has rungs; `cell` says how a difference is written.
 pub(crate) fn ladders(result: &RunResult, cell: fn(&Comparison) -> String) -> Vec<Ladder> {
     let workloads = result.header.workloads.iter();
-    workloads.filter_map(|of| ladder(result, of, cell)).collect()
+    workloads.filter_map(|workload| ladder(result, workload, cell)).collect()
 }
 
 fn ladder(
@@ -35,11 +35,11 @@ fn ladder(
 ) -> Option<Ladder> {
     let metrics: Vec<Metric> = metrics(workload).into_iter().take(SHOWN).collect();
     let found = |metric: Metric, arm: &str, against: &str| {
-        let mut all = result.against_others.iter().filter(|of| of.workload == workload.name);
-        let of = all.find(|of| {
-            of.metric == metric && of.arm == arm && of.against.as_deref() == Some(against)
+        let mut all = result.against_others.iter().filter(|item| item.workload == workload.name);
+        let item = all.find(|item| {
+            item.metric == metric && item.arm == arm && item.against.as_deref() == Some(against)
         })?;
-        Some(cell(of))
+        Some(cell(item))
     };
     let rungs = result.header.arms.iter().filter_map(|arm| Some((arm, arm.against.as_deref()?)));
     let rows = rungs.filter_map(|(arm, against)| {

@@ -36,10 +36,11 @@ pub fn markdown_section(result: &RunResult) -> String {
             text.push_str(&if rows.is_empty() { String::new() } else { table(&titles, &rows) });
         }
     }
-    for (index, of) in ladders(result, interval).iter().enumerate() {
-        let title = if index == 0 { format!("{TITLE}; {}", of.title) } else { of.title.clone() };
+    for (index, item) in ladders(result, interval).iter().enumerate() {
+        let title =
+            if index == 0 { format!("{TITLE}; {}", item.title) } else { item.title.clone() };
         let _ = writeln!(text, "\n**{}**\n", escaped(&title));
-        text.push_str(&table(&of.head, &of.rows));
+        text.push_str(&table(&item.head, &item.rows));
     }
     let _ = writeln!(text, "\n{}", escaped(&machine(&result.header.host)));
     for line in [Some(servers(result)), noise(result)].into_iter().flatten() {
@@ -55,7 +56,8 @@ pub fn markdown_costs(results: &[RunResult]) -> String {
                     |---|---|---|---|\n"
         .to_owned();
     for result in results {
-        let headline = result.answer.as_ref().map_or("nothing was compared", |of| &of.headline);
+        let headline =
+            result.answer.as_ref().map_or("nothing was compared", |answer| &answer.headline);
         let (published, outcome) = published(&result.expected);
         let subject = subject(result);
         let _ = writeln!(
@@ -72,7 +74,7 @@ pub fn markdown_costs(results: &[RunResult]) -> String {
 /// The first claim that was published, with its source and how many more there are; and what came
 /// of it.
 fn published(claims: &[Expected]) -> (String, String) {
-    let mut published = claims.iter().filter(|of| of.expectation.claim.is_some());
+    let mut published = claims.iter().filter(|claim| claim.expectation.claim.is_some());
     let Some(first) = published.next() else { return ("–".to_owned(), "–".to_owned()) };
     let expectation = &first.expectation;
     let more = match published.count() {
@@ -109,7 +111,7 @@ fn answer(result: &RunResult) -> String {
     }
     let reasons = [
         ("decides", answer.decides.as_ref()),
-        ("rule", answer.advice.as_ref().map(|of| &of.rule)),
+        ("rule", answer.advice.as_ref().map(|advice| &advice.rule)),
         ("surer", answer.surer.as_ref()),
     ];
     for (name, reason) in reasons {
@@ -120,21 +122,24 @@ fn answer(result: &RunResult) -> String {
     text
 }
 
-fn machine(of: &Host) -> String {
-    let memory = ByteSize(of.memory_bytes).rounded();
+fn machine(host: &Host) -> String {
+    let memory = ByteSize(host.memory_bytes).rounded();
     // Its mount options are in the record.
-    let disk = of.file_system.split(" (").next().unwrap_or_default();
-    format!("machine: {} with {} CPUs, {memory} of memory, {disk}, {}", of.cpu, of.cores, of.kernel)
+    let disk = host.file_system.split(" (").next().unwrap_or_default();
+    format!(
+        "machine: {} with {} CPUs, {memory} of memory, {disk}, {}",
+        host.cpu, host.cores, host.kernel
+    )
 }
 
 /// A row for each claim; nothing where there is none.
-fn claims(of: &[Expected]) -> String {
-    if of.is_empty() {
+fn claims(expecteds: &[Expected]) -> String {
+    if expecteds.is_empty() {
         return String::new();
     }
     let mut text =
         "\n| claim | outcome | expected | found | source |\n|---|---|---|---|---|\n".to_owned();
-    for claimed in of {
+    for claimed in expecteds {
         let expectation = &claimed.expectation;
         let about = expectation.claim.as_ref().map(|_| format!("({})", figure(expectation)));
         let explained = explained(claimed).map(|why| format!(". {why}")).unwrap_or_default();
@@ -154,9 +159,9 @@ fn claims(of: &[Expected]) -> String {
 }
 
 /// A link where it is one.
-fn source(of: &Expectation) -> String {
-    let source = escaped(&of.source);
-    match link(of) {
+fn source(expectation: &Expectation) -> String {
+    let source = escaped(&expectation.source);
+    match link(expectation) {
         Some(url) if !url.contains(['<', '>', '|', '\\']) && !url.contains(char::is_whitespace) => {
             format!("[{source}](<{url}>)")
         }
@@ -167,8 +172,9 @@ fn source(of: &Expectation) -> String {
 /// A table whose first column has no title, and whose others are numbers.
 pub(crate) fn table(titles: &[String], rows: &[Vec<String>]) -> String {
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-    let mut text =
-        line(std::iter::once(String::new()).chain(titles.iter().map(|of| escaped(of))).collect());
+    let mut text = line(
+        std::iter::once(String::new()).chain(titles.iter().map(|title| escaped(title))).collect(),
+    );
     text.push_str("|---|");
     text.push_str(&"--:|".repeat(titles.len()));
     text.push('\n');

@@ -72,13 +72,13 @@ pub(crate) struct Family<R> {
 
 /// All metrics of a record, each sample with this label first.
 pub(crate) fn families<R>(
-    of: &R,
+    item: &R,
     label: &(&'static str, String),
     families: &[Family<R>],
 ) -> String {
     let mut text = String::new();
     for Family { name, help, unit, gauges } in families {
-        let own = gauges(of).into_iter();
+        let own = gauges(item).into_iter();
         let all = own.map(|(labels, value)| ([vec![label.clone()], labels].concat(), value));
         text.push_str(&family(name, help, *unit, all));
     }
@@ -135,29 +135,31 @@ pub(crate) fn seconds(rfc3339: &str) -> Option<f64> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a gauge is a double")]
-pub(crate) fn float(of: u64) -> f64 {
-    of as f64
+pub(crate) fn float(count: u64) -> f64 {
+    count as f64
 }
 
 fn values(record: &NamedRun<'_>) -> Vec<Gauge> {
     let values = record.result.values.iter();
     values
-        .map(|of| {
-            let mut labels = labels(&of.workload, &of.arm, &of.metric);
-            labels.push(("unit", of.unit.clone()));
-            (labels, of.value)
+        .map(|value| {
+            let mut labels = labels(&value.workload, &value.arm, &value.metric);
+            labels.push(("unit", value.unit.clone()));
+            (labels, value.value)
         })
         .collect()
 }
 
 fn ratios(record: &NamedRun<'_>) -> Vec<Gauge> {
-    let of_bounds =
-        |of: &Interval| [("estimate", of.estimate), ("lower", of.lower), ("upper", of.upper)];
+    let of_bounds = |interval: &Interval| {
+        [("estimate", interval.estimate), ("lower", interval.lower), ("upper", interval.upper)]
+    };
     let comparisons = record.result.comparisons.iter();
     comparisons
-        .flat_map(|of| {
-            of_bounds(&of.ratio).map(|(bound, value)| {
-                let mut labels = labels(&of.workload, &of.arm, key(of.metric).0);
+        .flat_map(|comparison| {
+            of_bounds(&comparison.ratio).map(|(bound, value)| {
+                let mut labels =
+                    labels(&comparison.workload, &comparison.arm, key(comparison.metric).0);
                 labels.push(("bound", bound.to_owned()));
                 (labels, value)
             })

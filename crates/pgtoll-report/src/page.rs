@@ -24,18 +24,18 @@ impl ReportedRecord for PageRecord {
     }
 }
 
-fn page_answer(of: &PageRecord) -> String {
-    let PageRecord { file, block, block_of_fork, kind, .. } = of;
-    let verdict = if of.accepted { "takes" } else { "refuses" };
+fn page_answer(page: &PageRecord) -> String {
+    let PageRecord { file, block, block_of_fork, kind, .. } = page;
+    let verdict = if page.accepted { "takes" } else { "refuses" };
     format!(
         "{file} block {block} ({block_of_fork} of its fork): {kind}. A server with checksums \
          {verdict} it."
     )
 }
 
-fn header_facts(of: &PageRecord) -> Vec<(String, String)> {
-    let header = &of.header;
-    let computed = of.checksum_computed.map_or("none".to_owned(), |sum| sum.to_string());
+fn header_facts(page: &PageRecord) -> Vec<(String, String)> {
+    let header = &page.header;
+    let computed = page.checksum_computed.map_or("none".to_owned(), |sum| sum.to_string());
     let facts = [
         ("lsn", header.lsn.clone()),
         ("checksum", format!("{} (computed: {computed})", header.checksum)),
@@ -46,22 +46,27 @@ fn header_facts(of: &PageRecord) -> Vec<(String, String)> {
         ("pagesize", header.pagesize.to_string()),
         ("version", header.version.to_string()),
         ("prune_xid", header.prune_xid.to_string()),
-        ("free", of.free_bytes.map_or("-".to_owned(), |free| format!("{free} bytes"))),
+        ("free", page.free_bytes.map_or("-".to_owned(), |free| format!("{free} bytes"))),
     ];
     facts.map(|(name, value)| (name.to_owned(), value)).into()
 }
 
-fn pointer_row(of: &LinePointerRecord) -> Vec<String> {
-    vec![of.number.to_string(), of.offset.to_string(), of.length.to_string(), of.state.clone()]
+fn pointer_row(pointer: &LinePointerRecord) -> Vec<String> {
+    vec![
+        pointer.number.to_string(),
+        pointer.offset.to_string(),
+        pointer.length.to_string(),
+        pointer.state.clone(),
+    ]
 }
 
 /// Sixteen bytes a line, with the region that they begin in; equal lines are shown once.
-fn dump(of: &PageRecord) -> Vec<String> {
+fn dump(page: &PageRecord) -> Vec<String> {
     let mut lines = Vec::new();
     let (mut last, mut skipped) = (String::new(), false);
-    for (line, hex) in of.bytes.as_bytes().chunks(32).enumerate() {
+    for (line, hex) in page.bytes.as_bytes().chunks(32).enumerate() {
         let at = line * 16;
-        let region = region(of, at);
+        let region = region(page, at);
         let hex = String::from_utf8_lossy(hex);
         let shown = format!("{region} {hex}");
         if shown == last {
@@ -87,12 +92,12 @@ fn dump(of: &PageRecord) -> Vec<String> {
     lines
 }
 
-fn region(of: &PageRecord, at: usize) -> String {
-    let header = &of.header;
-    if of.free_bytes.is_none() {
+fn region(page: &PageRecord, at: usize) -> String {
+    let header = &page.header;
+    if page.free_bytes.is_none() {
         return String::new();
     }
-    let item = of.line_pointers.iter().find(|pointer| {
+    let item = page.line_pointers.iter().find(|pointer| {
         let begin = usize::from(pointer.offset);
         pointer.state == "normal" && (begin..begin + usize::from(pointer.length)).contains(&at)
     });
@@ -150,26 +155,38 @@ impl ReportedRecord for PageDifferenceRecord {
     }
 }
 
-fn difference_answer(of: &PageDifferenceRecord) -> String {
-    match of.bytes {
+fn difference_answer(difference: &PageDifferenceRecord) -> String {
+    match difference.bytes {
         0 => "The pages are the same.".to_owned(),
-        bytes if of.only_hints => format!("{bytes} bytes differ: only hint bits and the checksum."),
+        bytes if difference.only_hints => {
+            format!("{bytes} bytes differ: only hint bits and the checksum.")
+        }
         bytes => format!("{bytes} bytes differ."),
     }
 }
 
-fn difference_facts(of: &PageDifferenceRecord) -> Vec<(String, String)> {
-    let mut facts: Vec<(String, String)> =
-        of.header.iter().map(|field| (field.name.clone(), field.values.join(" | "))).collect();
-    let lists =
-        [("line pointers", &of.line_pointers), ("items", &of.items), ("only hint bits", &of.hints)];
+fn difference_facts(difference: &PageDifferenceRecord) -> Vec<(String, String)> {
+    let mut facts: Vec<(String, String)> = difference
+        .header
+        .iter()
+        .map(|field| (field.name.clone(), field.values.join(" | ")))
+        .collect();
+    let lists = [
+        ("line pointers", &difference.line_pointers),
+        ("items", &difference.items),
+        ("only hint bits", &difference.hints),
+    ];
     for (name, numbers) in lists.into_iter().filter(|(_, numbers)| !numbers.is_empty()) {
         let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
         facts.push((name.to_owned(), numbers.join(", ")));
     }
     let others = [
-        (of.special, "special area", "differs"),
-        (of.elsewhere, "elsewhere", "bytes outside of items (a map's content, or leavings)"),
+        (difference.special, "special area", "differs"),
+        (
+            difference.elsewhere,
+            "elsewhere",
+            "bytes outside of items (a map's content, or leavings)",
+        ),
     ];
     let others = others.iter().filter(|(is_so, ..)| *is_so);
     facts.extend(others.map(|(_, name, words)| ((*name).to_owned(), (*words).to_owned())));

@@ -13,9 +13,9 @@ use crate::wal_numbers::{count, counted};
 const SHOWN: usize = 10;
 
 /// Both lists for a terminal, with what they rest on; empty where nothing is known.
-pub(crate) fn payers_text(of: &PredictionRecord) -> String {
-    let Some(ranking) = &of.payers else { return String::new() };
-    let mut text = format!("\n{}\n", heading(of).to_lowercase());
+pub(crate) fn payers_text(prediction: &PredictionRecord) -> String {
+    let Some(ranking) = &prediction.payers else { return String::new() };
+    let mut text = format!("\n{}\n", heading(prediction).to_lowercase());
     if !ranking.relations.is_empty() {
         text.push_str(&wrapped("  ", &relations_words(ranking)));
         for relation in ranking.relations.iter().take(SHOWN) {
@@ -25,7 +25,10 @@ pub(crate) fn payers_text(of: &PredictionRecord) -> String {
         }
     }
     if !ranking.statements.is_empty() {
-        text.push_str(&wrapped("  ", &statements_words(ranking, of.watch.statements.as_ref())));
+        text.push_str(&wrapped(
+            "  ",
+            &statements_words(ranking, prediction.watch.statements.as_ref()),
+        ));
         for statement in ranking.statements.iter().take(SHOWN) {
             let share = format!("  {:>7}  ", percent_of_share(statement.share));
             text.push_str(&wrapped(&share, &statement_words(statement)));
@@ -35,14 +38,14 @@ pub(crate) fn payers_text(of: &PredictionRecord) -> String {
 }
 
 /// With checksums on today they pay already.
-pub(crate) fn heading(of: &PredictionRecord) -> &'static str {
-    let is_on = of.server.settings.get("data_checksums").is_some_and(|value| value == "on");
+pub(crate) fn heading(prediction: &PredictionRecord) -> &'static str {
+    let is_on = prediction.server.settings.get("data_checksums").is_some_and(|value| value == "on");
     if is_on { "Who pays" } else { "Who would pay" }
 }
 
 /// What the list of relations rests on.
-pub(crate) fn relations_words(of: &PayerRanking) -> String {
-    let evicted = match of.in_buffers {
+pub(crate) fn relations_words(ranking: &PayerRanking) -> String {
+    let evicted = match ranking.in_buffers {
         Some(share) if share < 0.995 => format!(
             "; they are {} of the predicted images, of pages evicted before the relations are not \
              known",
@@ -53,18 +56,18 @@ pub(crate) fn relations_words(of: &PayerRanking) -> String {
     format!(
         "Relations by their share of the pages that hints alone had changed ({} in the samples of \
          {}{evicted}), with the samples' range:",
-        counted(of.relation_pages, "such page", "such pages"),
-        counted(of.censuses, "census", "censuses"),
+        counted(ranking.relation_pages, "such page", "such pages"),
+        counted(ranking.censuses, "census", "censuses"),
     )
 }
 
 /// What the list of statements rests on.
-pub(crate) fn statements_words(of: &PayerRanking, watch: Option<&StatementWatch>) -> String {
+pub(crate) fn statements_words(ranking: &PayerRanking, watch: Option<&StatementWatch>) -> String {
     let mut words = "Statements by their share of the predicted CPU".to_owned();
-    if of.statements.iter().any(|of| of.image_share.is_some()) {
+    if ranking.statements.iter().any(|statement| statement.image_share.is_some()) {
         words.push_str(" and of the images of all SELECTs (at most: a page counts each time)");
     }
-    if let Some(other) = of.other_cpu_share {
+    if let Some(other) = ranking.other_cpu_share {
         let _ = write!(
             words,
             "; {} of the CPU is the checkpointer's, the background writer's, autovacuum's and other \
@@ -90,20 +93,20 @@ pub(crate) fn statements_words(of: &PayerRanking, watch: Option<&StatementWatch>
     words
 }
 
-pub(crate) fn relation_name(of: &RelationShare) -> String {
-    format!("{}: {}", of.database, of.relation)
+pub(crate) fn relation_name(share: &RelationShare) -> String {
+    format!("{}: {}", share.database, share.relation)
 }
 
 /// The share, and its range.
-pub(crate) fn shares(of: &RelationShare) -> [String; 2] {
+pub(crate) fn shares(share: &RelationShare) -> [String; 2] {
     let percent = percent_of_share;
-    let range = format!("{} to {}", percent(of.share.lower), percent(of.share.upper));
-    [percent(of.share.estimate), range]
+    let range = format!("{} to {}", percent(share.share.lower), percent(share.share.upper));
+    [percent(share.share.estimate), range]
 }
 
 /// Images a second, from none to the most.
-pub(crate) fn images_words(of: &StatementCost) -> String {
-    of.images_per_second
+pub(crate) fn images_words(cost: &StatementCost) -> String {
+    cost.images_per_second
         .map_or_else(|| "-".to_owned(), |images| format!("at most {}", per_second(images.upper)))
 }
 
@@ -117,18 +120,18 @@ pub(crate) fn calls_words(calls_per_second: f64) -> String {
     format!("{calls_per_second:.decimals$} calls a second")
 }
 
-fn statement_words(of: &StatementCost) -> String {
-    let logged = of.image_share.filter(|share| *share > 0.0);
+fn statement_words(cost: &StatementCost) -> String {
+    let logged = cost.image_share.filter(|share| *share > 0.0);
     let images = logged.map_or_else(String::new, |share| {
-        format!(", images {} ({})", percent_of_share(share), images_words(of))
+        format!(", images {} ({})", percent_of_share(share), images_words(cost))
     });
-    let text = of.text.as_ref().map_or_else(String::new, |text| format!(": {text}"));
+    let text = cost.text.as_ref().map_or_else(String::new, |text| format!(": {text}"));
     format!(
         "{}, {}: query id {}, CPU {}{images}, {}{text}",
-        of.database,
-        of.role,
-        of.query_id,
-        percent_of_share(of.cpu_share),
-        calls_words(of.calls_per_second)
+        cost.database,
+        cost.role,
+        cost.query_id,
+        percent_of_share(cost.cpu_share),
+        calls_words(cost.calls_per_second)
     )
 }

@@ -14,17 +14,17 @@ use crate::text::{Block, aligned, wrapped};
 use crate::wal_numbers::{count, counted, size};
 
 /// What to do, the figures with their ranges, what it costs once, and what the figures rest on.
-pub(crate) fn prediction_text(of: &PredictionRecord) -> String {
-    let mut text = wrapped("", &subject_words(of));
-    for answer in &of.answers {
+pub(crate) fn prediction_text(prediction: &PredictionRecord) -> String {
+    let mut text = wrapped("", &subject_words(prediction));
+    for answer in &prediction.answers {
         text.push('\n');
-        text.push_str(&answer_text(of, answer));
+        text.push_str(&answer_text(prediction, answer));
     }
-    if let Some(bill) = &of.one_time {
+    if let Some(bill) = &prediction.one_time {
         text.push_str(&bill_text(bill));
     }
-    text.push_str(&payers_text(of));
-    let checked = check_lines(&of.checks);
+    text.push_str(&payers_text(prediction));
+    let checked = check_lines(&prediction.checks);
     if !checked.is_empty() {
         text.push_str("\nchecked\n");
         for line in checked {
@@ -32,30 +32,30 @@ pub(crate) fn prediction_text(of: &PredictionRecord) -> String {
         }
     }
     text.push_str("\nseen\n");
-    for line in seen_lines(of) {
+    for line in seen_lines(prediction) {
         text.push_str(&wrapped("  ", &line));
     }
-    for note in &of.notes {
+    for note in &prediction.notes {
         text.push_str(&wrapped("note: ", note));
     }
     text
 }
 
 /// Which server, and for how long.
-pub(crate) fn subject_words(of: &PredictionRecord) -> String {
-    let cycles = of.watch.windows.iter().filter(|window| window.is_cycle).count();
+pub(crate) fn subject_words(prediction: &PredictionRecord) -> String {
+    let cycles = prediction.watch.windows.iter().filter(|window| window.is_cycle).count();
     let what = if cycles > 0 {
         counted(cycles as u64, "checkpoint cycle", "checkpoint cycles")
     } else {
         "no whole checkpoint cycle".to_owned()
     };
-    let where_to = if of.server.local { "on this machine" } else { "remote" };
+    let where_to = if prediction.server.local { "on this machine" } else { "remote" };
     let mut words = format!(
         "PostgreSQL {}, {where_to}, watched for {}: {what}.",
-        of.server.version,
-        span(of.watch.seconds)
+        prediction.server.version,
+        span(prediction.watch.seconds)
     );
-    if let Some(ended) = &of.watch.ended {
+    if let Some(ended) = &prediction.watch.ended {
         let _ = write!(words, " Watching ended early: {ended}.");
     }
     words
@@ -81,16 +81,16 @@ fn bill_text(bill: &OneTimeBill) -> String {
     text
 }
 
-fn answer_text(of: &PredictionRecord, answer: &PredictionAnswer) -> String {
+fn answer_text(prediction: &PredictionRecord, answer: &PredictionAnswer) -> String {
     let mut text = String::new();
-    let remedies = remedy_words(of, answer);
+    let remedies = remedy_words(prediction, answer);
     if let Some(advice) = &answer.advice {
         let _ = writeln!(text, "{}", action_words(advice.action));
         text.push_str(&wrapped("  ", &answer.headline));
         push_remedies(&mut text, &remedies);
         text.push_str(&wrapped("  decides: ", &advice.decides));
         text.push_str(&wrapped("  rule:    ", &advice.rule));
-        if let Some(words) = of.one_time.as_ref().and_then(route_words) {
+        if let Some(words) = prediction.one_time.as_ref().and_then(route_words) {
             text.push_str(&wrapped("  way:     ", &words));
         }
     } else {
@@ -124,8 +124,11 @@ fn push_remedies(text: &mut String, remedies: &[String]) {
 }
 
 /// What would narrow a range of WAL that decides nothing.
-pub(crate) fn remedy_words(of: &PredictionRecord, answer: &PredictionAnswer) -> Vec<String> {
-    let remedies = of.remedies(answer).into_iter();
+pub(crate) fn remedy_words(
+    prediction: &PredictionRecord,
+    answer: &PredictionAnswer,
+) -> Vec<String> {
+    let remedies = prediction.remedies(answer).into_iter();
     remedies.filter_map(|source| source.remedy.clone()).collect()
 }
 
@@ -195,22 +198,26 @@ fn cpu_parts(cpu: &PredictedCpu) -> Vec<[String; 5]> {
         ("  pages written", cpu.write_cores),
         ("  page images", cpu.image_cores),
     ];
-    parts.into_iter().filter(|(_, of)| *of != 0.0).map(|(name, of)| part(name, of)).collect()
+    parts
+        .into_iter()
+        .filter(|(_, part)| *part != 0.0)
+        .map(|(name, item)| part(name, item))
+        .collect()
 }
 
 fn row(
     name: &str,
     today: String,
-    of: &Interval,
+    interval: &Interval,
     words: fn(f64) -> String,
     p95: Option<String>,
 ) -> [String; 5] {
-    let range = if of.lower.to_bits() == of.upper.to_bits() {
+    let range = if interval.lower.to_bits() == interval.upper.to_bits() {
         "exactly".to_owned()
     } else {
-        format!("{} to {}", words(of.lower), words(of.upper))
+        format!("{} to {}", words(interval.lower), words(interval.upper))
     };
-    [name.to_owned(), today, words(of.estimate), range, p95.unwrap_or_default()]
+    [name.to_owned(), today, words(interval.estimate), range, p95.unwrap_or_default()]
 }
 
 /// The estimator in words, and what others come to.
@@ -284,8 +291,8 @@ pub(crate) fn bill_lines(bill: &OneTimeBill) -> Vec<String> {
 }
 
 /// What the figures rest on: today's rates, sources, what the watching cost.
-pub(crate) fn seen_lines(of: &PredictionRecord) -> Vec<String> {
-    let today = &of.today;
+pub(crate) fn seen_lines(prediction: &PredictionRecord) -> Vec<String> {
+    let today = &prediction.today;
     let mut lines = vec![format!(
         "Today: {} of WAL, {:.0} blocks read and {:.0} written a second{}.",
         rate(today.wal_bytes_per_second),
@@ -293,23 +300,24 @@ pub(crate) fn seen_lines(of: &PredictionRecord) -> Vec<String> {
         today.writes_per_second,
         today.busy_cores.map_or_else(String::new, |busy| format!(", {busy:.3} cores busy"))
     )];
-    let costs = &of.page_costs;
+    let costs = &prediction.page_costs;
     let by = if costs.timed { "timed here" } else { "by pgtoll's table" };
     lines.push(format!(
         "CPU for a page by the server's kernel ({}, {by}): {:.0} ns read, {:.0} ns written, \
          {:.0} ns logged.",
         costs.kernel, costs.read_ns.estimate, costs.write_ns.estimate, costs.image_ns.estimate
     ));
-    lines.extend(census_lines(&of.watch));
-    lines.extend(of.watch.wal.as_ref().map(wal_line));
-    for source in of.watch.sources.iter().filter(|source| !source.available) {
-        let remedy = source.remedy.as_ref().map_or_else(String::new, |of| format!(" ({of})"));
+    lines.extend(census_lines(&prediction.watch));
+    lines.extend(prediction.watch.wal.as_ref().map(wal_line));
+    for source in prediction.watch.sources.iter().filter(|source| !source.available) {
+        let remedy =
+            source.remedy.as_ref().map_or_else(String::new, |remedy| format!(" ({remedy})"));
         lines.push(format!("Not read: {}, which gives {}.{remedy}", source.name, source.gives));
     }
-    for discarded in &of.watch.discarded {
+    for discarded in &prediction.watch.discarded {
         lines.push(format!("Left out: {discarded}."));
     }
-    let cost = &of.watch.cost;
+    let cost = &prediction.watch.cost;
     let kind = if cost.is_cpu { "of server CPU" } else { "until answers came" };
     lines.push(format!(
         "Watching took {:.2} s {kind}, {:.2} % of a core, in {}.",
@@ -408,7 +416,7 @@ fn blind_lines(blind: &BlindCheck) -> [String; 2] {
 
 fn census_lines(watch: &ServerWatch) -> Option<String> {
     let censuses: Vec<_> = watch.windows.iter().flat_map(WatchWindow::censuses).collect();
-    let last = watch.windows.iter().filter_map(|of| of.census.as_ref()).next_back()?;
+    let last = watch.windows.iter().filter_map(|window| window.census.as_ref()).next_back()?;
     Some(format!(
         "{}; the last: {} dirty pages, {} looked at, {} of them changed by hints alone.",
         counted(censuses.len() as u64, "census of dirty pages", "censuses of dirty pages"),
@@ -430,26 +438,26 @@ mod tests {
 
     #[test]
     fn what_would_narrow_a_wide_range_stands_below_the_headline() {
-        let mut of = record();
+        let mut record = record();
         let source = |name: &str, remedy: &str| WatchSource {
             name: name.to_owned(),
             available: false,
             gives: String::new(),
             remedy: Some(remedy.to_owned()),
         };
-        of.watch.sources =
+        record.watch.sources =
             vec![source(WATCHED_PAGES, "CREATE EXTENSION"), source(WATCHED_WAL, "--wal stream")];
-        assert!(!prediction_text(&of).contains("narrower"));
+        assert!(!prediction_text(&record).contains("narrower"));
         let wide = Interval { estimate: 0.1, lower: 0.0, upper: 0.4 };
-        of.answers[0].wal.as_mut().unwrap().extra_share = Some(wide);
-        let text = prediction_text(&of);
+        record.answers[0].wal.as_mut().unwrap().extra_share = Some(wide);
+        let text = prediction_text(&record);
         let expected = "  narrower: --wal stream\n  narrower: CREATE EXTENSION\n  decides: ";
         assert!(text.contains(expected), "{text}");
         // Hints are logged already: pages say nothing of what they save.
-        of.server.settings.insert("wal_log_hints".to_owned(), "on".to_owned());
-        assert!(!prediction_text(&of).contains("narrower: CREATE EXTENSION"));
-        of.answers[0].wal = None;
-        assert!(prediction_text(&of).contains("narrower: --wal stream"));
+        record.server.settings.insert("wal_log_hints".to_owned(), "on".to_owned());
+        assert!(!prediction_text(&record).contains("narrower: CREATE EXTENSION"));
+        record.answers[0].wal = None;
+        assert!(prediction_text(&record).contains("narrower: --wal stream"));
     }
 
     #[test]
@@ -480,36 +488,38 @@ mod tests {
             images_error: None,
             images_error_most: None,
         };
-        let mut of = record();
-        of.checks = PredictionChecks {
+        let mut record = record();
+        record.checks = PredictionChecks {
             next_cycle: Some(next_cycle),
             own_settings_error: Some(-0.002),
             blind: Some(blind),
         };
-        let text = prediction_text(&of);
+        let text = prediction_text(&record);
         let checked = text.split("\nchecked\n").nth(1).unwrap().split("\nseen\n").next().unwrap();
         insta::assert_snapshot!(checked);
-        assert!(crate::html::prediction_html(&of).contains("Blind, as if hints were not logged"));
+        assert!(
+            crate::html::prediction_html(&record).contains("Blind, as if hints were not logged")
+        );
     }
 
     #[test]
     fn names_of_strangers_are_escaped() {
-        let mut of = record();
-        let payers = of.payers.as_mut().unwrap();
+        let mut record = record();
+        let payers = record.payers.as_mut().unwrap();
         payers.relations[0].relation = "a\u{1b}[31m<b>".to_owned();
         payers.statements[0].text = Some("SELECT \u{1b}[31m<b>".to_owned());
-        assert!(!prediction_text(&of).contains('\u{1b}'));
-        let page = crate::html::prediction_html(&of);
+        assert!(!prediction_text(&record).contains('\u{1b}'));
+        let page = crate::html::prediction_html(&record);
         assert!(!page.contains("<b>") && page.contains("&lt;b&gt;"), "{page}");
     }
 
     #[test]
     fn the_page_has_the_decision_and_every_figure() {
-        let of = record();
-        let page = crate::html::prediction_html(&of);
-        let advice = of.answers[0].advice.as_ref().unwrap();
+        let record = record();
+        let page = crate::html::prediction_html(&record);
+        let advice = record.answers[0].advice.as_ref().unwrap();
         assert!(page.contains(action_words(advice.action)));
-        for row in rows(&of.answers[0]) {
+        for row in rows(&record.answers[0]) {
             assert!(page.contains(row[2].as_str()), "{row:?}");
         }
     }

@@ -109,40 +109,40 @@ impl fmt::Debug for RecordKind {
 impl RecordKind {
     /// All kinds. Nothing else lists them.
     pub const ALL: &[Self] = &[
-        Self::of::<WalStatisticsRecord>(),
-        Self::of::<WalWhatIfRecord>(),
-        Self::of::<Vec<VerificationRecord>>(),
-        Self::of::<PatrolRecord>(),
-        Self::of::<DrillRecord>(),
-        Self::of::<ChecksumsRecord>(),
-        Self::of::<RollingRecord>(),
-        Self::of::<CorruptRecord>(),
-        Self::of::<Vec<RepairRecord>>(),
-        Self::of::<PageRecord>(),
-        Self::of::<PageChecksumsRecord>(),
-        Self::of::<PageDifferenceRecord>(),
-        Self::of::<Examination>(),
-        Self::of::<ExperimentList>(),
-        Self::of::<PlanRecord>(),
-        Self::of::<PredictionRecord>(),
-        Self::of::<JudgeRecord>(),
-        Self::of::<ExchangeRecord>(),
-        Self::of::<FailoverRecord>(),
-        Self::of::<CorruptionRecord>(),
-        Self::of::<BalanceRecord>(),
-        Self::of::<BridgeRecord>(),
-        Self::of::<LogExamination>(),
-        Self::of::<ReplayRecord>(),
-        Self::of::<ReplayComparison>(),
-        Self::of::<RunResult>(),
-        Self::of::<SideBySide>(),
-        Self::of::<Overview>(),
-        Self::of::<FleetPlan>(),
-        Self::of::<FleetRecord>(),
+        Self::for_record::<WalStatisticsRecord>(),
+        Self::for_record::<WalWhatIfRecord>(),
+        Self::for_record::<Vec<VerificationRecord>>(),
+        Self::for_record::<PatrolRecord>(),
+        Self::for_record::<DrillRecord>(),
+        Self::for_record::<ChecksumsRecord>(),
+        Self::for_record::<RollingRecord>(),
+        Self::for_record::<CorruptRecord>(),
+        Self::for_record::<Vec<RepairRecord>>(),
+        Self::for_record::<PageRecord>(),
+        Self::for_record::<PageChecksumsRecord>(),
+        Self::for_record::<PageDifferenceRecord>(),
+        Self::for_record::<Examination>(),
+        Self::for_record::<ExperimentList>(),
+        Self::for_record::<PlanRecord>(),
+        Self::for_record::<PredictionRecord>(),
+        Self::for_record::<JudgeRecord>(),
+        Self::for_record::<ExchangeRecord>(),
+        Self::for_record::<FailoverRecord>(),
+        Self::for_record::<CorruptionRecord>(),
+        Self::for_record::<BalanceRecord>(),
+        Self::for_record::<BridgeRecord>(),
+        Self::for_record::<LogExamination>(),
+        Self::for_record::<ReplayRecord>(),
+        Self::for_record::<ReplayComparison>(),
+        Self::for_record::<RunResult>(),
+        Self::for_record::<SideBySide>(),
+        Self::for_record::<Overview>(),
+        Self::for_record::<FleetPlan>(),
+        Self::for_record::<FleetRecord>(),
     ];
 
     /// The kind of a record type.
-    pub const fn of<R: ReportedRecord>() -> Self {
+    pub const fn for_record<R: ReportedRecord>() -> Self {
         Self {
             schema: R::SCHEMA,
             title: R::TITLE,
@@ -182,7 +182,7 @@ trait AnyRecord {
 
 impl<R: ReportedRecord> AnyRecord for R {
     fn kind(&self) -> RecordKind {
-        RecordKind::of::<R>()
+        RecordKind::for_record::<R>()
     }
 
     fn conclusion(&self) -> Conclusion {

@@ -115,8 +115,8 @@ fn next_step(record: &RepairRecord) -> Option<Section> {
     Some(Section::detail(title, vec![Block::Code(vec![format!("  {command}")])]))
 }
 
-fn outcome(of: RepairOutcome) -> &'static str {
-    match of {
+fn outcome(outcome: RepairOutcome) -> &'static str {
+    match outcome {
         RepairOutcome::Planned => "plan of a repair; nothing was written",
         RepairOutcome::Begun => "repair begun",
         RepairOutcome::Finished => "repair finished",
@@ -125,12 +125,12 @@ fn outcome(of: RepairOutcome) -> &'static str {
     }
 }
 
-fn source_text(of: &RepairSource) -> String {
-    let (path, what) = (&of.path, kind_name(of.kind));
-    if let (RepairSourceKind::Wal, Some(from)) = (of.kind, of.contains) {
+fn source_text(source: &RepairSource) -> String {
+    let (path, what) = (&source.path, kind_name(source.kind));
+    if let (RepairSourceKind::Wal, Some(from)) = (source.kind, source.contains) {
         return format!("{what} {path}, from {from} on");
     }
-    match (&of.refused, of.contains) {
+    match (&source.refused, source.contains) {
         (Some(reason), _) => format!("{what} {path}: refused, {reason}"),
         (None, Some(contains)) => format!("{what} {path}: has all changes before {contains}"),
         (None, None) => format!("{what} {path}"),
@@ -189,8 +189,8 @@ fn block_section(block: &RepairBlock, sources: &[RepairSource]) -> Section {
     Section::evidence(&title, blocks)
 }
 
-fn class_name(of: EvidenceClass) -> &'static str {
-    match of {
+fn class_name(class: EvidenceClass) -> &'static str {
+    match class {
         EvidenceClass::Refused => "refused",
         EvidenceClass::Derivable => "derivable",
         EvidenceClass::Plausible => "plausible",

@@ -39,14 +39,14 @@ impl ReportedRecord for LogExamination {
     }
 }
 
-fn log_answer(of: &LogExamination) -> String {
-    let counts = &of.counts;
+fn log_answer(examination: &LogExamination) -> String {
+    let counts = &examination.counts;
     format!(
         "{} of {} in {:.1} s: {} by the simple protocol, {} by the extended one; {} failed, {} of \
          them cancelled.",
         counted(counts.statements, "statement", "statements"),
         counted(counts.sessions, "session", "sessions"),
-        of.length_s,
+        examination.length_s,
         counts.simple,
         counts.extended,
         counts.failed,
@@ -55,7 +55,7 @@ fn log_answer(of: &LogExamination) -> String {
 }
 
 fn source_words(source: &LogSource) -> String {
-    let prefix = source.prefix.as_ref().map_or(String::new(), |of| format!(" ({of})"));
+    let prefix = source.prefix.as_ref().map_or(String::new(), |prefix| format!(" ({prefix})"));
     let cut = if source.is_truncated { ", its last entry is cut" } else { "" };
     let foreign = match source.foreign_lines {
         0 => String::new(),
@@ -146,7 +146,8 @@ fn times(record: &ReplayRecord, done: &ReplayDone) -> Section {
         ("replayed", done.latency_ms.as_ref()),
         ("later than due", done.lateness_ms.as_ref()),
     ];
-    let rows = quantiles.into_iter().filter_map(|(name, of)| Some(quantile_row(name, of?)));
+    let rows =
+        quantiles.into_iter().filter_map(|(name, quantile)| Some(quantile_row(name, quantile?)));
     let head = ["ms", "statements", "mean", "median", "p95", "p99", "max"];
     let quantiles = Block::Table(Table::new(&head, rows.collect()));
     let histogram = Block::Table(Table::new(&HISTOGRAM_HEAD, histogram_rows(record, done)));
@@ -189,10 +190,10 @@ fn breaks(done: &ReplayDone) -> Option<Section> {
 }
 
 /// How long it took, what went otherwise, and what kept it from being faster.
-fn answer(of: &ReplayRecord) -> Vec<String> {
-    let Some(done) = &of.done else { return vec![recorded_words(&of.planned)] };
+fn answer(replay: &ReplayRecord) -> Vec<String> {
+    let Some(done) = &replay.done else { return vec![recorded_words(&replay.planned)] };
     let mut sentences = vec![
-        format!("Recorded in {:.1} s, replayed in {:.1} s.", of.planned.length_s, done.run_s),
+        format!("Recorded in {:.1} s, replayed in {:.1} s.", replay.planned.length_s, done.run_s),
         format!("Errors: {}. Order breaks: {}.", errors_words(done), done.order_breaks),
     ];
     if done.broken_sessions > 0 {
@@ -210,9 +211,10 @@ fn answer(of: &ReplayRecord) -> Vec<String> {
     sentences
 }
 
-fn quantile_row(name: &str, of: &ReplayQuantiles) -> Vec<String> {
-    let times = [of.mean, of.median, of.p95, of.p99, of.max].map(|ms| format!("{ms:.2}"));
-    [vec![name.to_owned(), of.count.to_string()], times.to_vec()].concat()
+fn quantile_row(name: &str, quantiles: &ReplayQuantiles) -> Vec<String> {
+    let times = [quantiles.mean, quantiles.median, quantiles.p95, quantiles.p99, quantiles.max]
+        .map(|ms| format!("{ms:.2}"));
+    [vec![name.to_owned(), quantiles.count.to_string()], times.to_vec()].concat()
 }
 
 fn unrepeatable_words(planned: &ReplayPlanned) -> Option<String> {
@@ -226,15 +228,15 @@ fn unrepeatable_words(planned: &ReplayPlanned) -> Option<String> {
     })
 }
 
-fn headline(of: &ReplayRecord) -> String {
-    let Some(target) = &of.target else {
+fn headline(replay: &ReplayRecord) -> String {
+    let Some(target) = &replay.target else {
         return "dry run: nothing was sent to a server".to_owned();
     };
-    let speed = match of.speed {
+    let speed = match replay.speed {
         Some(speed) => format!("at {speed} times the recorded speed"),
         None => "as fast as possible".to_owned(),
     };
-    let end = match (&of.ended, of.complete) {
+    let end = match (&replay.ended, replay.complete) {
         (Some(signal), _) => format!(", ended early by {signal}"),
         (None, true) => String::new(),
         (None, false) => ", not complete".to_owned(),
@@ -242,16 +244,20 @@ fn headline(of: &ReplayRecord) -> String {
     format!("replayed to PostgreSQL {} ({}) {speed}{end}", target.version, target.dsn)
 }
 
-fn recorded_words(of: &ReplayPlanned) -> String {
+fn recorded_words(planned: &ReplayPlanned) -> String {
     format!(
         "{:.1} s, {} sessions (at most {} at a time), {} transactions, {} statements or groups",
-        of.length_s, of.sessions, of.sessions_open_max, of.transactions, of.steps
+        planned.length_s,
+        planned.sessions,
+        planned.sessions_open_max,
+        planned.transactions,
+        planned.steps
     )
 }
 
-fn order_words(of: &ReplayRecord) -> String {
-    let ReplayPlanned { edges, barriers, .. } = of.planned;
-    match of.order.as_str() {
+fn order_words(replay: &ReplayRecord) -> String {
+    let ReplayPlanned { edges, barriers, .. } = replay.planned;
+    match replay.order.as_str() {
         "none" => "none but each session's own".to_owned(),
         order => format!(
             "by {order}: {edges} waits for other sessions' statements, {barriers} statements that wait \
@@ -338,14 +344,18 @@ fn bottleneck_words(done: &ReplayDone) -> Option<String> {
 const HISTOGRAM_HEAD: [&str; 5] = ["ms", "recorded", "share", "replayed", "share"];
 
 /// Statements by how long they took: the class, then count and share when they were logged and now.
-fn histogram_rows(of: &ReplayRecord, done: &ReplayDone) -> Vec<Vec<String>> {
-    let total =
-        |of: &[ReplayLatencyCount]| of.iter().map(|of| of.statements).fold(0, u64::saturating_add);
-    let (recorded, replayed) = (&of.planned.histogram, &done.histogram);
-    let cells = |of: &[ReplayLatencyCount], up_to_ms: Option<f64>| {
-        let found = of.iter().find(|of| of.up_to_ms == up_to_ms).filter(|of| of.statements > 0);
+fn histogram_rows(record: &ReplayRecord, done: &ReplayDone) -> Vec<Vec<String>> {
+    let total = |counts: &[ReplayLatencyCount]| {
+        counts.iter().map(|replay| replay.statements).fold(0, u64::saturating_add)
+    };
+    let (recorded, replayed) = (&record.planned.histogram, &done.histogram);
+    let cells = |counts: &[ReplayLatencyCount], up_to_ms: Option<f64>| {
+        let found = counts
+            .iter()
+            .find(|replay| replay.up_to_ms == up_to_ms)
+            .filter(|replay| replay.statements > 0);
         found.map_or([String::new(), String::new()], |found| {
-            let share = 100.0 * count(found.statements) / count(total(of));
+            let share = 100.0 * count(found.statements) / count(total(counts));
             [found.statements.to_string(), format!("{share:.1} %")]
         })
     };
@@ -358,7 +368,7 @@ fn histogram_rows(of: &ReplayRecord, done: &ReplayDone) -> Vec<Vec<String>> {
             (None, None) => "any".to_owned(),
         };
         longest = class.up_to_ms;
-        let [before, now] = [recorded, replayed].map(|of| cells(of, class.up_to_ms));
+        let [before, now] = [recorded, replayed].map(|item| cells(item, class.up_to_ms));
         if !before[0].is_empty() || !now[0].is_empty() {
             rows.push([vec![name], before.to_vec(), now.to_vec()].concat());
         }
@@ -367,8 +377,8 @@ fn histogram_rows(of: &ReplayRecord, done: &ReplayDone) -> Vec<Vec<String>> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "for a rate")]
-fn count(of: u64) -> f64 {
-    of as f64
+fn count(count: u64) -> f64 {
+    count as f64
 }
 
 #[cfg(test)]

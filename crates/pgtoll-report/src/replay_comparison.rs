@@ -66,48 +66,49 @@ const VERDICTS: [ShapeVerdict; 4] = [
     ShapeVerdict::NotResolved,
 ];
 
-fn headline(of: &ReplayComparison) -> String {
-    let speed = match of.speed {
+fn headline(comparison: &ReplayComparison) -> String {
+    let speed = match comparison.speed {
         Some(speed) => format!("at {speed} times the recorded speed"),
         None => "as fast as possible".to_owned(),
     };
-    let rounds = of.arms.iter().map(|arm| arm.runs.len()).max().unwrap_or_default();
-    let end = match (&of.ended, of.complete) {
+    let rounds = comparison.arms.iter().map(|arm| arm.runs.len()).max().unwrap_or_default();
+    let end = match (&comparison.ended, comparison.complete) {
         (Some(signal), _) => format!(", ended early by {signal}"),
         (None, true) => String::new(),
         (None, false) => ", not complete".to_owned(),
     };
-    let mut others: Vec<&str> = of.arms.iter().filter_map(|arm| arm.server.as_deref()).collect();
-    others.retain(|server| *server != of.server);
+    let mut others: Vec<&str> =
+        comparison.arms.iter().filter_map(|arm| arm.server.as_deref()).collect();
+    others.retain(|server| *server != comparison.server);
     others.dedup();
     let data = if others.is_empty() {
-        format!("copies of one data directory, PostgreSQL {}", of.server)
+        format!("copies of one data directory, PostgreSQL {}", comparison.server)
     } else {
         format!(
             "copies of data directories with the same rows, PostgreSQL {} and {}",
-            of.server,
+            comparison.server,
             others.join(", ")
         )
     };
     format!(
         "{} arms on {data}, {rounds} of {} rounds {speed}, order by {}{end}",
-        of.arms.len(),
-        of.rounds,
-        of.order
+        comparison.arms.len(),
+        comparison.rounds,
+        comparison.order
     )
 }
 
 /// A sentence for each arm that is compared.
-fn sentences(of: &ReplayComparison) -> Vec<String> {
-    let treatments = of.arms.iter().filter(|arm| arm.role == ReplayArmRole::Treatment);
-    let baseline = baseline_name(of);
+fn sentences(comparison: &ReplayComparison) -> Vec<String> {
+    let treatments = comparison.arms.iter().filter(|arm| arm.role == ReplayArmRole::Treatment);
+    let baseline = baseline_name(comparison);
     let sentence = |arm: &ReplayArm| {
         let counts = VERDICTS.map(|verdict| {
-            let found = of.by_verdict(verdict);
-            found.iter().filter(|(_, of)| of.arm == arm.name).count()
+            let found = comparison.by_verdict(verdict);
+            found.iter().filter(|(_, by_verdict)| by_verdict.arm == arm.name).count()
         });
         let [slower, faster, unchanged, open] = counts;
-        let total = of
+        let total = comparison
             .totals
             .iter()
             .find(|total| total.quantity == ReplayQuantity::StatementTime && total.arm == arm.name);
@@ -118,14 +119,14 @@ fn sentences(of: &ReplayComparison) -> Vec<String> {
             "{} beside {baseline}: {slower} statements slower, {faster} faster, {unchanged} unchanged \
              (within {:.0} %), {open} not resolved{total}",
             arm.name,
-            of.margin * 100.0
+            comparison.margin * 100.0
         )
     };
     treatments.map(sentence).collect()
 }
 
-fn baseline_name(of: &ReplayComparison) -> &str {
-    let baseline = of.arms.iter().find(|arm| arm.role == ReplayArmRole::Baseline);
+fn baseline_name(comparison: &ReplayComparison) -> &str {
+    let baseline = comparison.arms.iter().find(|arm| arm.role == ReplayArmRole::Baseline);
     baseline.map_or("the baseline", |arm| arm.name.as_str())
 }
 
@@ -139,22 +140,22 @@ fn verdict_title(verdict: ShapeVerdict) -> &'static str {
 }
 
 /// What differs, and what does beside the other statements.
-fn ratio_words(of: &ShapeDifference) -> String {
-    let Some(range) = of.range else { return "not compared".to_owned() };
-    let beside = of
+fn ratio_words(difference: &ShapeDifference) -> String {
+    let Some(range) = difference.range else { return "not compared".to_owned() };
+    let beside = difference
         .beside_others
         .map_or(String::new(), |range| format!(", beside the other statements {}", range.change()));
     format!("{}{beside}", range.change())
 }
 
-fn difference_words(shape: &ShapeComparison, of: &ShapeDifference) -> String {
-    let range = ratio_words(of);
+fn difference_words(shape: &ShapeComparison, difference: &ShapeDifference) -> String {
+    let range = ratio_words(difference);
     let floor = shape.floor.map_or(String::new(), |floor| {
         format!("; two replays of the same are {:.1} % apart", floor * 100.0)
     });
     format!(
         "{}: {range}, {:.1} % of the time, {} executions of {} ms{floor}",
-        of.arm,
+        difference.arm,
         shape.share * 100.0,
         shape.executions,
         milliseconds(shape.baseline_ms)
@@ -168,7 +169,7 @@ fn milliseconds(ms: f64) -> String {
 /// `+21.3 % (+15.0 to +28.1 %)`, or as a factor.
 const ARM_HEAD: [&str; 5] = ["arm", "is", "checksums", "changed by", "replays"];
 
-fn arm_rows(of: &ReplayComparison) -> Vec<Vec<String>> {
+fn arm_rows(comparison: &ReplayComparison) -> Vec<Vec<String>> {
     let row = |arm: &ReplayArm| {
         let role = match arm.role {
             ReplayArmRole::Baseline => "baseline",
@@ -176,7 +177,7 @@ fn arm_rows(of: &ReplayComparison) -> Vec<Vec<String>> {
             ReplayArmRole::Treatment => "compared",
         };
         let settings = arm.settings.iter().map(|(name, value)| format!("{name}={value}"));
-        let server = arm.server.as_ref().filter(|server| **server != of.server);
+        let server = arm.server.as_ref().filter(|server| **server != comparison.server);
         let server = server.map(|server| format!("PostgreSQL {server}"));
         let changes: Vec<String> =
             server.into_iter().chain(settings).chain(arm.setup.clone()).collect();
@@ -188,12 +189,12 @@ fn arm_rows(of: &ReplayComparison) -> Vec<Vec<String>> {
             arm.runs.len().to_string(),
         ]
     };
-    of.arms.iter().map(row).collect()
+    comparison.arms.iter().map(row).collect()
 }
 
 const TOTAL_HEAD: [&str; 5] = ["a replay", "arm", "baseline", "arm's", "change"];
 
-fn total_rows(of: &ReplayComparison) -> Vec<Vec<String>> {
+fn total_rows(comparison: &ReplayComparison) -> Vec<Vec<String>> {
     let row = |total: &pgtoll_record::ReplayTotal| {
         let (name, scale) = match total.quantity {
             ReplayQuantity::StatementTime => ("statements, s", 1.0),
@@ -211,7 +212,7 @@ fn total_rows(of: &ReplayComparison) -> Vec<Vec<String>> {
             total.ratio.map_or("–".to_owned(), |range| range.change()),
         ]
     };
-    of.totals.iter().map(row).collect()
+    comparison.totals.iter().map(row).collect()
 }
 
 #[cfg(test)]

@@ -35,11 +35,11 @@ impl ReportedRecord for RollingRecord {
     }
 }
 
-fn headline(of: &RollingRecord) -> String {
-    let aim = if of.enable { "on" } else { "off" };
-    let primary = of.primary.as_deref().unwrap_or("unknown");
-    let took = of.seconds.map(|seconds| format!(" in {}", time(seconds))).unwrap_or_default();
-    match of.outcome {
+fn headline(rolling: &RollingRecord) -> String {
+    let aim = if rolling.enable { "on" } else { "off" };
+    let primary = rolling.primary.as_deref().unwrap_or("unknown");
+    let took = rolling.seconds.map(|seconds| format!(" in {}", time(seconds))).unwrap_or_default();
+    match rolling.outcome {
         RollingOutcome::DryRun => {
             format!("Would turn data checksums {aim}, in this order. The primary is {primary}.")
         }
@@ -53,7 +53,7 @@ fn headline(of: &RollingRecord) -> String {
             )
         }
         RollingOutcome::Stopped => {
-            let why = of.ended.as_deref().unwrap_or("interrupted");
+            let why = rolling.ended.as_deref().unwrap_or("interrupted");
             format!("The run is not finished: {why}. The primary is {primary}.")
         }
         RollingOutcome::Aborted => {
@@ -70,31 +70,31 @@ fn head(is_plan: bool) -> &'static [&'static str] {
     }
 }
 
-fn row(of: &RollingNode, is_plan: bool, enable: bool) -> Vec<String> {
-    let upstream = of.upstream.clone().unwrap_or_else(|| "(primary)".to_owned());
+fn row(node: &RollingNode, is_plan: bool, enable: bool) -> Vec<String> {
+    let upstream = node.upstream.clone().unwrap_or_else(|| "(primary)".to_owned());
     let on_off = |state: Option<bool>| match state {
         Some(true) => "on",
         Some(false) => "off",
         None => "unknown",
     };
     let seconds =
-        |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |of| format!("{of:.2} s"));
-    let mut row = vec![of.name.clone(), upstream];
+        |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2} s"));
+    let mut row = vec![node.name.clone(), upstream];
     if is_plan {
-        row.push(on_off(of.checksums_before).to_owned());
-        row.push(of.bytes.map_or_else(|| "-".to_owned(), |bytes| ByteSize(bytes).rounded()));
-        let is_done = of.checksums_before == Some(enable);
-        row.push(match of.predicted_seconds {
+        row.push(on_off(node.checksums_before).to_owned());
+        row.push(node.bytes.map_or_else(|| "-".to_owned(), |bytes| ByteSize(bytes).rounded()));
+        let is_done = node.checksums_before == Some(enable);
+        row.push(match node.predicted_seconds {
             _ if is_done => "nothing to do".to_owned(),
             Some((least, most)) => format!("{} to {}", time(least), time(most)),
             None => "-".to_owned(),
         });
         return row;
     }
-    let (before, now) = (on_off(of.checksums_before), on_off(of.checksums));
+    let (before, now) = (on_off(node.checksums_before), on_off(node.checksums));
     row.push(if before == now { now.to_owned() } else { format!("{before} -> {now}") });
-    row.extend([of.convert_seconds, of.down_seconds, of.catch_up_seconds].map(seconds));
-    row.push(match (of.verified, of.refused_pages) {
+    row.extend([node.convert_seconds, node.down_seconds, node.catch_up_seconds].map(seconds));
+    row.push(match (node.verified, node.refused_pages) {
         (None, 0) => "-".to_owned(),
         (Some(true), 0) => "sound".to_owned(),
         (Some(_), 0) => "no".to_owned(),
@@ -120,13 +120,16 @@ fn prediction_words(record: &RollingRecord) -> Vec<String> {
     words
 }
 
-fn switchover_text(of: &RollingSwitchover) -> String {
-    let RollingSwitchover { from, to, timeline, .. } = of;
+fn switchover_text(switchover: &RollingSwitchover) -> String {
+    let RollingSwitchover { from, to, timeline, .. } = switchover;
     let parts = format!(
         "stop {:.2} s, fence {:.2} s, replay {:.2} s, promotion {:.2} s",
-        of.stop_seconds, of.fence_seconds, of.replay_seconds, of.promote_seconds
+        switchover.stop_seconds,
+        switchover.fence_seconds,
+        switchover.replay_seconds,
+        switchover.promote_seconds
     );
-    let gap = match of.gap_seconds {
+    let gap = match switchover.gap_seconds {
         Some(gap) => format!("no node took writes for {gap:.2} s: {parts}"),
         None => "begun by an earlier run".to_owned(),
     };

@@ -33,7 +33,7 @@ pub(crate) fn side_by_side_text(together: &SideBySide) -> String {
     }
     for difference in difference_rows(together) {
         let values = together.records.iter().zip(&difference[1..]);
-        let values = values.map(|(of, value)| format!("{} {value}", of.label));
+        let values = values.map(|(item, value)| format!("{} {value}", item.label));
         let values: Vec<String> = values.collect();
         let line = format!("{}: {}", difference[0], values.join("; "));
         text.push_str(&wrapped("differs: ", &line));
@@ -72,7 +72,7 @@ pub(crate) fn side_by_side_markdown(together: &SideBySide) -> String {
 }
 
 pub(crate) fn labels(together: &SideBySide) -> Vec<String> {
-    together.records.iter().map(|of| of.label.clone()).collect()
+    together.records.iter().map(|record| record.label.clone()).collect()
 }
 
 pub(crate) fn changes_title(together: &SideBySide) -> String {
@@ -81,10 +81,10 @@ pub(crate) fn changes_title(together: &SideBySide) -> String {
 
 /// Each field with its values.
 pub(crate) fn difference_rows(together: &SideBySide) -> Vec<Vec<String>> {
-    let rows = together.differences.iter().map(|of| {
-        let values = of.values.iter();
-        let values = values.map(|of| of.as_deref().unwrap_or(NOTHING_KNOWN).to_owned());
-        std::iter::once(of.field.clone()).chain(values).collect()
+    let rows = together.differences.iter().map(|difference| {
+        let values = difference.values.iter();
+        let values = values.map(|value| value.as_deref().unwrap_or(NOTHING_KNOWN).to_owned());
+        std::iter::once(difference.field.clone()).chain(values).collect()
     });
     rows.collect()
 }
@@ -96,15 +96,17 @@ pub(crate) fn heading(together: &SideBySide) -> String {
 
 /// What stands above the columns: their labels, and in short what differs.
 fn titles(together: &SideBySide) -> Vec<Vec<String>> {
-    let labels = together.records.iter().map(|of| of.label.clone());
+    let labels = together.records.iter().map(|record| record.label.clone());
     let mut rows = vec![std::iter::once(String::new()).chain(labels).collect()];
-    let settings = together.differences.iter().filter(|of| of.field.contains("settings."));
-    let named = IN_TITLES
-        .iter()
-        .filter_map(|(field, _)| together.differences.iter().find(|of| of.field == *field));
+    let settings =
+        together.differences.iter().filter(|difference| difference.field.contains("settings."));
+    let named = IN_TITLES.iter().filter_map(|(field, _)| {
+        together.differences.iter().find(|difference| difference.field == *field)
+    });
     for difference in named.chain(settings.take(SETTINGS_IN_TITLES)) {
         let short = IN_TITLES.iter().find(|(field, _)| *field == difference.field);
-        let title = short.map_or_else(|| of_setting(&difference.field), |(_, of)| (*of).into());
+        let title =
+            short.map_or_else(|| of_setting(&difference.field), |(_, short)| (*short).into());
         let values = difference.values.iter().map(|value| {
             let value = value.as_deref().unwrap_or(NOTHING_KNOWN);
             clipped(&in_short(&difference.field, value), CELL)
@@ -117,9 +119,10 @@ fn titles(together: &SideBySide) -> Vec<Vec<String>> {
 /// The rows of each workload, below its title.
 pub(crate) fn blocks(together: &SideBySide) -> Vec<Block> {
     let blocks = together.workloads().into_iter().map(|workload| {
-        let timed =
-            metrics(workload).into_iter().flat_map(|of| metric_rows(together, workload, of));
-        let counted = COUNTED.iter().flat_map(|of| counted_rows(together, workload, of));
+        let timed = metrics(workload)
+            .into_iter()
+            .flat_map(|metric| metric_rows(together, workload, metric));
+        let counted = COUNTED.iter().flat_map(|counted| counted_rows(together, workload, counted));
         (workload.title.clone(), timed.chain(counted).collect::<Vec<_>>())
     });
     blocks.filter(|(_, rows)| !rows.is_empty()).collect()
@@ -128,16 +131,17 @@ pub(crate) fn blocks(together: &SideBySide) -> Vec<Block> {
 /// The baseline's value, and the other arms' differences from it.
 fn metric_rows(together: &SideBySide, workload: &Workload, metric: Metric) -> Vec<Vec<String>> {
     let (name, _, _) = key(metric);
-    let baseline = |of: &RecordColumn| {
-        let own = of.result.header.workloads.iter().find(|own| own.name == workload.name);
+    let baseline = |column: &RecordColumn| {
+        let own = column.result.header.workloads.iter().find(|own| own.name == workload.name);
         let timed = own.is_some_and(|own| own.timed);
-        let value = counted(of, &workload.name, together.baseline(), name).filter(|_| timed)?;
+        let value = counted(column, &workload.name, together.baseline(), name).filter(|_| timed)?;
         Some(three_digits(value.value))
     };
     let of_arm = |arm: &Arm| {
-        row(together, label(together, 2, &called(arm)), |of| {
-            let mut all = of.result.comparisons.iter();
-            all.find(|of| is_of(of, &workload.name, metric, &arm.name)).map(difference)
+        row(together, label(together, 2, &called(arm)), |item| {
+            let mut all = item.result.comparisons.iter();
+            all.find(|comparison| is_of(comparison, &workload.name, metric, &arm.name))
+                .map(difference)
         })
     };
     let arms = together.arms().into_iter().filter(|arm| arm.name != together.baseline());
@@ -153,11 +157,11 @@ fn counted_rows(
     counter: &(&str, &str),
 ) -> Vec<Vec<String>> {
     let (metric, title) = counter;
-    let value = |of: &RecordColumn, arm: &str| {
-        counted(of, &workload.name, arm, metric).map(|value| value.value)
+    let value = |column: &RecordColumn, arm: &str| {
+        counted(column, &workload.name, arm, metric).map(|value| value.value)
     };
     let shows = |arm: &&Arm| {
-        let mut values = together.records.iter().filter_map(|of| value(of, &arm.name));
+        let mut values = together.records.iter().filter_map(|record| value(record, &arm.name));
         values.any(|value| value >= SHOWN)
     };
     if !together.arms().iter().any(shows) {
@@ -165,13 +169,14 @@ fn counted_rows(
     }
     let mut alike: Vec<(Vec<String>, Vec<&str>)> = Vec::new();
     for arm in together.arms() {
-        let cells = |arm: &str| row(together, String::new(), |of| value(of, arm).map(three_digits));
+        let cells =
+            |arm: &str| row(together, String::new(), |item| value(item, arm).map(three_digits));
         let Some(own) = cells(&arm.name) else { continue };
         // A twin that is one says nothing.
-        if arm.twin_of.as_ref().is_some_and(|of| cells(of).as_ref() == Some(&own)) {
+        if arm.twin_of.as_ref().is_some_and(|twin_of| cells(twin_of).as_ref() == Some(&own)) {
             continue;
         }
-        match alike.iter_mut().find(|(of, _)| *of == own) {
+        match alike.iter_mut().find(|(alike, _)| *alike == own) {
             Some((_, arms)) => arms.push(&arm.name),
             None => alike.push((own, vec![&arm.name])),
         }
@@ -197,7 +202,7 @@ fn row(
 ) -> Option<Vec<String>> {
     let cells: Vec<Option<String>> = together.records.iter().map(cell).collect();
     cells.iter().any(Option::is_some).then(|| {
-        let cells = cells.into_iter().map(|of| of.unwrap_or(NOTHING_KNOWN.to_owned()));
+        let cells = cells.into_iter().map(|cell| cell.unwrap_or(NOTHING_KNOWN.to_owned()));
         std::iter::once(label).chain(cells).collect()
     })
 }
@@ -225,9 +230,9 @@ fn change_row(
 ) -> Option<Vec<String>> {
     let of_row = together.changes.iter();
     let of_row =
-        of_row.filter(|of| of.workload == workload && of.metric == metric && of.arm == arm);
+        of_row.filter(|item| item.workload == workload && item.metric == metric && item.arm == arm);
     let of_row: BTreeMap<&str, String> =
-        of_row.map(|of| (of.record.as_str(), changed(&of.ratio))).collect();
+        of_row.map(|item| (item.record.as_str(), changed(&item.ratio))).collect();
     (!of_row.is_empty()).then(|| {
         let cells = together.records.iter().skip(1).map(|record| {
             let cell = of_row.get(record.label.as_str());
@@ -270,8 +275,9 @@ pub(crate) fn called(arm: &Arm) -> String {
 
 /// `workloads.reads.settings.work_mem` as `work_mem, reads`.
 fn of_setting(field: &str) -> String {
-    let (of, name) = field.split_once(".settings.").unwrap_or(("", field));
-    of.strip_prefix("workloads.").map_or(name.to_owned(), |workload| format!("{name}, {workload}"))
+    let (item, name) = field.split_once(".settings.").unwrap_or(("", field));
+    item.strip_prefix("workloads.")
+        .map_or(name.to_owned(), |workload| format!("{name}, {workload}"))
 }
 
 /// A header's value in the few characters of a column.
@@ -314,5 +320,5 @@ fn counted<'a>(
     metric: &str,
 ) -> Option<&'a MetricValue> {
     let mut values = record.result.values.iter();
-    values.find(|of| of.workload == workload && of.arm == arm && of.metric == metric)
+    values.find(|value| value.workload == workload && value.arm == arm && value.metric == metric)
 }

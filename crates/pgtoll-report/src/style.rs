@@ -31,7 +31,7 @@ const TONES: [(Tone, &str); 4] = [
 impl Style {
     /// The text, which has neither line feeds nor colours, in its colour.
     pub(crate) fn paint(self, tone: Option<Tone>, text: &str) -> String {
-        let sequence = TONES.iter().find(|(of, _)| Some(*of) == tone);
+        let sequence = TONES.iter().find(|(item, _)| Some(*item) == tone);
         match (self, sequence) {
             (Self::Coloured, Some((_, sequence))) => format!("{sequence}{text}{RESET}"),
             _ => text.to_owned(),

@@ -29,7 +29,7 @@ pub fn terminal_table(result: &RunResult, style: Style) -> String {
     text.push_str(&rungs(result));
     text.push('\n');
     if !result.expected.is_empty() {
-        text.push_str(&claims_text(result.expected.iter().map(|of| (None, of))));
+        text.push_str(&claims_text(result.expected.iter().map(|expected| (None, expected))));
         text.push('\n');
     }
     for note in &result.notes {
@@ -45,8 +45,8 @@ pub(crate) fn legend(result: &RunResult) -> String {
         .header
         .calibration
         .iter()
-        .map(|of| {
-            let Calibration { metric, widening, comparisons } = of;
+        .map(|calibration| {
+            let Calibration { metric, widening, comparisons } = calibration;
             format!("{} {widening:.2} ({comparisons} comparisons)", title(*metric))
         })
         .collect();
@@ -73,7 +73,7 @@ fn answer(result: &RunResult, style: Style) -> String {
     let sentence = [Some(answer.headline.clone()), advice(answer)];
     let sentence = sentence.into_iter().flatten().collect::<Vec<_>>().join(" ");
     text.push_str(&headline("", &sentence, style));
-    let widest = answer.lines.iter().map(|of| of.figure.chars().count()).max().unwrap_or(0);
+    let widest = answer.lines.iter().map(|line| line.figure.chars().count()).max().unwrap_or(0);
     let widest = widest.min(FIGURE);
     for (title, lines) in arms(result, answer) {
         let _ = writeln!(text, "\n{}", printable(&title));
@@ -91,7 +91,7 @@ fn answer(result: &RunResult, style: Style) -> String {
     }
     let reasons = [
         ("decides: ", answer.decides.as_ref()),
-        ("rule: ", answer.advice.as_ref().map(|of| &of.rule)),
+        ("rule: ", answer.advice.as_ref().map(|advice| &advice.rule)),
         ("surer: ", answer.surer.as_ref()),
     ];
     text.push('\n');
@@ -106,17 +106,21 @@ const FIGURE: usize = 42;
 
 /// How steady the slices' comparisons were: the worst of each kind.
 pub(crate) fn steadiness(result: &RunResult) -> Option<String> {
-    let sliced = result.header.workloads.iter().filter(|of| of.slicing.is_some());
-    let names: Vec<&str> = sliced.map(|of| of.name.as_str()).collect();
-    let of_slices = result.comparisons.iter().filter(|of| {
-        Metric::OF_SLICES.contains(&of.metric) && names.contains(&of.workload.as_str())
+    let sliced = result.header.workloads.iter().filter(|workload| workload.slicing.is_some());
+    let names: Vec<&str> = sliced.map(|sliced| sliced.name.as_str()).collect();
+    let of_slices = result.comparisons.iter().filter(|comparison| {
+        Metric::OF_SLICES.contains(&comparison.metric)
+            && names.contains(&comparison.workload.as_str())
     });
-    let all: Vec<Steadiness> = of_slices.filter_map(|of| of.steadiness).collect();
-    let strongest = all.iter().map(|of| of.drift).max_by(|a, b| a.abs().total_cmp(&b.abs()))?;
-    let halves = all.iter().filter_map(|of| of.halves);
+    let all: Vec<Steadiness> = of_slices.filter_map(|item| item.steadiness).collect();
+    let strongest =
+        all.iter().map(|steadiness| steadiness.drift).max_by(|a, b| a.abs().total_cmp(&b.abs()))?;
+    let halves = all.iter().filter_map(|steadiness| steadiness.halves);
     let apart = halves.max_by(|a, b| a.estimate.ln().abs().total_cmp(&b.estimate.ln().abs()));
-    let outliers = all.iter().filter_map(|of| of.outliers);
-    let share = |of: Outliers| f64::from(of.arm.max(of.baseline)) / f64::from(of.slices.max(1));
+    let outliers = all.iter().filter_map(|steadiness| steadiness.outliers);
+    let share = |outliers: Outliers| {
+        f64::from(outliers.arm.max(outliers.baseline)) / f64::from(outliers.slices.max(1))
+    };
     let most = outliers.map(share).max_by(f64::total_cmp);
     let mut text = format!("steadiness, at worst: drift {strongest:+.2} (rank correlation)");
     if let Some(apart) = apart {
@@ -141,7 +145,7 @@ fn table(result: &RunResult, style: Style) -> String {
     let head = std::iter::once(String::new()).chain(columns(result).map(|(_, title)| title));
     let head: Vec<String> = head.collect();
     let workloads = result.header.workloads.iter();
-    let blocks: Vec<Block> = workloads.flat_map(|of| blocks_of(result, of)).collect();
+    let blocks: Vec<Block> = workloads.flat_map(|workload| blocks_of(result, workload)).collect();
     let tables = fitting(&head, &blocks).into_iter().map(|columns| {
         let only = |row: &Vec<String>| columns.iter().map(|column| row[*column].clone()).collect();
         let of_columns =
@@ -188,13 +192,13 @@ fn fitting(head: &[String], blocks: &[Block]) -> Vec<Vec<usize>> {
     let begin: usize = always.iter().map(|column| width(*column)).sum();
     let (mut tables, mut used) = (vec![always.clone()], begin);
     for column in always.len()..head.len() {
-        let is_first = tables.last().is_none_or(|of| of.len() == always.len());
+        let is_first = tables.last().is_none_or(|table| table.len() == always.len());
         if used + width(column) > WIDTH && !is_first {
             tables.push(always.clone());
             used = begin;
         }
         used += width(column);
-        tables.last_mut().into_iter().for_each(|of| of.push(column));
+        tables.last_mut().into_iter().for_each(|table| table.push(column));
     }
     tables
 }

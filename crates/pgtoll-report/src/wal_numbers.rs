@@ -58,25 +58,25 @@ pub(crate) fn share(part: u64, whole: u64) -> f64 {
 }
 
 /// All bytes; a record from elsewhere may say more than there can be.
-pub(crate) fn bytes(of: &WalAmount) -> u64 {
-    of.record_bytes.saturating_add(of.image_bytes)
+pub(crate) fn bytes(amount: &WalAmount) -> u64 {
+    amount.record_bytes.saturating_add(amount.image_bytes)
 }
 
 /// Of all amounts.
 pub(crate) fn sum<'a>(amounts: impl Iterator<Item = &'a WalAmount>) -> WalAmount {
-    amounts.fold(WalAmount::default(), |sum, of| WalAmount {
-        records: sum.records.saturating_add(of.records),
-        record_bytes: sum.record_bytes.saturating_add(of.record_bytes),
-        image_bytes: sum.image_bytes.saturating_add(of.image_bytes),
+    amounts.fold(WalAmount::default(), |sum, amount| WalAmount {
+        records: sum.records.saturating_add(amount.records),
+        record_bytes: sum.record_bytes.saturating_add(amount.record_bytes),
+        image_bytes: sum.image_bytes.saturating_add(amount.image_bytes),
     })
 }
 
 /// Of all images, whatever they are told apart by.
 pub(crate) fn sum_of_images<'a>(all: impl Iterator<Item = &'a WalImages>) -> WalImages {
-    all.fold(WalImages::default(), |sum, of| WalImages {
-        images: sum.images.saturating_add(of.images),
-        bytes: sum.bytes.saturating_add(of.bytes),
-        uncompressed_bytes: sum.uncompressed_bytes.saturating_add(of.uncompressed_bytes),
+    all.fold(WalImages::default(), |sum, image| WalImages {
+        images: sum.images.saturating_add(image.images),
+        bytes: sum.bytes.saturating_add(image.bytes),
+        uncompressed_bytes: sum.uncompressed_bytes.saturating_add(image.uncompressed_bytes),
     })
 }
 
@@ -102,26 +102,28 @@ fn elapsed(from: Option<&str>, to: Option<&str>) -> Option<Duration> {
 }
 
 /// How long a cycle lasted, when the next one follows it.
-pub(crate) fn lasted(of: &WalCycle, next: Option<&WalCycle>) -> Option<Duration> {
-    let next = next.filter(|next| next.from == of.to)?;
-    elapsed(of.began.as_deref(), next.began.as_deref())
+pub(crate) fn lasted(cycle: &WalCycle, next: Option<&WalCycle>) -> Option<Duration> {
+    let next = next.filter(|next| next.from == cycle.to)?;
+    elapsed(cycle.began.as_deref(), next.began.as_deref())
 }
 
 /// Between moments that are known to the second.
-pub(crate) fn seconds(of: Duration) -> String {
-    if of.as_secs() > 0 { span(of) } else { "<1 s".to_owned() }
+pub(crate) fn seconds(duration: Duration) -> String {
+    if duration.as_secs() > 0 { span(duration) } else { "<1 s".to_owned() }
 }
 
-pub(crate) fn span(of: Duration) -> String {
-    TimeSpan(of).rounded()
+pub(crate) fn span(duration: Duration) -> String {
+    TimeSpan(duration).rounded()
 }
 
 /// From the first commit to the last, without gaps; `None` where that is no time.
-pub(crate) fn duration(of: &WalStatisticsRecord) -> Option<Duration> {
-    let elapsed = elapsed(of.source.first_time.as_deref(), of.source.last_time.as_deref())?;
-    let gaps = of.source.gaps.iter().filter_map(|gap| gap.lasted_ms).map(Duration::from_millis);
+pub(crate) fn duration(statistics: &WalStatisticsRecord) -> Option<Duration> {
+    let elapsed =
+        elapsed(statistics.source.first_time.as_deref(), statistics.source.last_time.as_deref())?;
+    let gaps =
+        statistics.source.gaps.iter().filter_map(|gap| gap.lasted_ms).map(Duration::from_millis);
     let gaps = gaps.fold(Duration::ZERO, Duration::saturating_add);
-    Some(elapsed.saturating_sub(gaps)).filter(|of| !of.is_zero())
+    Some(elapsed.saturating_sub(gaps)).filter(|saturating_sub| !saturating_sub.is_zero())
 }
 
 /// The middle one, of the sorted; of two the mean.

@@ -15,40 +15,40 @@ use crate::wal_numbers::{
 pub(crate) type ShortAnswer = (&'static str, Vec<String>);
 
 /// What is to be known of WAL first; empty where no record was read.
-pub(crate) fn in_short(of: &WalStatisticsRecord) -> Vec<ShortAnswer> {
-    if of.total.records == 0 {
+pub(crate) fn in_short(statistics: &WalStatisticsRecord) -> Vec<ShortAnswer> {
+    if statistics.total.records == 0 {
         return Vec::new();
     }
     let answers = [
-        Some(amount(of)),
-        largest(of),
-        Some(images(of)),
-        hints(of),
-        compression(of),
-        Some(cycles(of)),
+        Some(amount(statistics)),
+        largest(statistics),
+        Some(images(statistics)),
+        hints(statistics),
+        compression(statistics),
+        Some(cycles(statistics)),
     ];
     answers.into_iter().flatten().collect()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a rate of which three digits are shown")]
-fn amount(of: &WalStatisticsRecord) -> ShortAnswer {
+fn amount(statistics: &WalStatisticsRecord) -> ShortAnswer {
     // Headers of pages and what fills them up are WAL too, though of no record.
-    let written = of.source.bytes().max(bytes(&of.total));
-    let records = counted(of.total.records, "record", "records");
+    let written = statistics.source.bytes().max(bytes(&statistics.total));
+    let records = counted(statistics.total.records, "record", "records");
     let mut sentences = vec![format!("{} with {records}.", size(written))];
-    if let Some(duration) = duration(of) {
+    if let Some(duration) = duration(statistics) {
         let rate = rate(written as f64 / duration.as_secs_f64());
         let span = span(duration);
         sentences.push(format!("{span} from its first commit to its last: on average {rate}."));
     }
-    if let Some(streamed) = of.source.streamed_ms {
+    if let Some(streamed) = statistics.source.streamed_ms {
         let streamed = span(Duration::from_millis(streamed));
         sentences.push(format!(
             "Streamed for {streamed}, beginning with what the server had written since its last \
              checkpoint."
         ));
     }
-    let gaps = &of.source.gaps;
+    let gaps = &statistics.source.gaps;
     if !gaps.is_empty() {
         let left_out = gaps.iter().fold(0, |sum: u64, gap| sum.saturating_add(gap.bytes()));
         sentences.push(format!(
@@ -60,20 +60,20 @@ fn amount(of: &WalStatisticsRecord) -> ShortAnswer {
     ("WAL", sentences)
 }
 
-fn images(of: &WalStatisticsRecord) -> ShortAnswer {
-    let (whole, images) = (bytes(&of.total), sum_of_images(of.causes.values()));
+fn images(statistics: &WalStatisticsRecord) -> ShortAnswer {
+    let (whole, images) = (bytes(&statistics.total), sum_of_images(statistics.causes.values()));
     if images.images == 0 {
         return ("Full-page images", vec!["There are none.".to_owned()]);
     }
     let first = format!(
         "{} of the bytes of all records: {}, {}.",
-        percent(of.total.image_bytes, whole),
+        percent(statistics.total.image_bytes, whole),
         counted(images.images, "image", "images"),
-        size(of.total.image_bytes)
+        size(statistics.total.image_bytes)
     );
-    let parts = CAUSES.iter().map(|(cause, words)| (of_cause(&of.causes, *cause), words));
-    let parts = parts.filter(|(of, _)| of.images > 0);
-    let parts = parts.map(|(of, words)| format!("{} {words}", percent(of.bytes, whole)));
+    let parts = CAUSES.iter().map(|(cause, words)| (of_cause(&statistics.causes, *cause), words));
+    let parts = parts.filter(|(part, _)| part.images > 0);
+    let parts = parts.map(|(part, words)| format!("{} {words}", percent(part.bytes, whole)));
     let split = format!("Of all bytes, {}.", parts.collect::<Vec<_>>().join("; "));
     ("Full-page images", vec![first, split])
 }
@@ -86,10 +86,10 @@ const CAUSES: [(ImageCause, &str); 4] = [
 ];
 
 /// A share of hints says little of what they cost.
-fn hints(of: &WalStatisticsRecord) -> Option<ShortAnswer> {
-    let hint = of_cause(&of.causes, ImageCause::Hint);
+fn hints(statistics: &WalStatisticsRecord) -> Option<ShortAnswer> {
+    let hint = of_cause(&statistics.causes, ImageCause::Hint);
     (hint.images > 0).then(|| {
-        let share = percent(hint.bytes, bytes(&of.total));
+        let share = percent(hint.bytes, bytes(&statistics.total));
         let first = format!(
             "Images for hints are {share} of all bytes. That is not what WAL without them would \
              save."
@@ -101,18 +101,20 @@ fn hints(of: &WalStatisticsRecord) -> Option<ShortAnswer> {
     })
 }
 
-fn compression(of: &WalStatisticsRecord) -> Option<ShortAnswer> {
-    let all = sum_of_images(of.compressions.values());
-    let compressed = || of.compressions.iter().filter(|(name, _)| *name != "none");
-    let done: WalImages = sum_of_images(compressed().map(|(_, of)| of));
+fn compression(statistics: &WalStatisticsRecord) -> Option<ShortAnswer> {
+    let all = sum_of_images(statistics.compressions.values());
+    let compressed = || statistics.compressions.iter().filter(|(name, _)| *name != "none");
+    let done: WalImages = sum_of_images(compressed().map(|(_, compressed)| compressed));
     if all.images == 0 {
         return None;
     }
     if done.images == 0 {
         return Some(("Compression", vec!["No image is compressed.".to_owned()]));
     }
-    let names: Vec<&str> =
-        compressed().filter(|(_, of)| of.images > 0).map(|(name, _)| name.as_str()).collect();
+    let names: Vec<&str> = compressed()
+        .filter(|(_, compressed)| compressed.images > 0)
+        .map(|(name, _)| name.as_str())
+        .collect();
     let sentence = format!(
         "{} of {} are compressed ({}): {} became {}, {:.1} to 1.",
         count(done.images),
@@ -125,36 +127,36 @@ fn compression(of: &WalStatisticsRecord) -> Option<ShortAnswer> {
     Some(("Compression", vec![sentence]))
 }
 
-fn largest(of: &WalStatisticsRecord) -> Option<ShortAnswer> {
-    let whole = bytes(&of.total);
+fn largest(statistics: &WalStatisticsRecord) -> Option<ShortAnswer> {
+    let whole = bytes(&statistics.total);
     let mut sentences = Vec::new();
-    let relation = of.relations.iter().max_by_key(|relation| bytes(&relation.amount));
+    let relation = statistics.relations.iter().max_by_key(|relation| bytes(&relation.amount));
     if let Some(WalOfRelation { amount, .. }) = relation {
         let own = bytes(amount);
         sentences.extend(relation.map(|relation| {
             format!(
                 "The largest relation is {} with {}, {} of all bytes; {} of its own are images.",
-                described(of, relation),
+                described(statistics, relation),
                 size(own),
                 percent(own, whole),
                 percent(amount.image_bytes, own)
             )
         }));
     }
-    let largest = of.databases.iter().max_by_key(|database| bytes(&database.amount));
+    let largest = statistics.databases.iter().max_by_key(|database| bytes(&database.amount));
     sentences.extend(largest.map(|largest: &WalOfDatabase| {
         let own = bytes(&largest.amount);
         let who = match largest.oid {
             0 => "Relations that all databases share have most".to_owned(),
-            oid => format!("Of all databases, {} has most", database(of, oid)),
+            oid => format!("Of all databases, {} has most", database(statistics, oid)),
         };
         format!("{who}: {}, {} of all bytes.", size(own), percent(own, whole))
     }));
     (!sentences.is_empty()).then_some(("Largest", sentences))
 }
 
-fn cycles(of: &WalStatisticsRecord) -> ShortAnswer {
-    let whole = || of.cycles.iter().filter(|cycle| cycle.whole);
+fn cycles(statistics: &WalStatisticsRecord) -> ShortAnswer {
+    let whole = || statistics.cycles.iter().filter(|cycle| cycle.whole);
     let number = whole().count() as u64;
     let distances = whole().filter_map(|cycle| cycle.to.bytes_since(cycle.from)).collect();
     let Some(distance) = median(distances) else {
@@ -162,11 +164,12 @@ fn cycles(of: &WalStatisticsRecord) -> ShortAnswer {
             "No whole cycle, from the redo point of one checkpoint to the next, is in this WAL.";
         return ("Checkpoints", vec![none.to_owned()]);
     };
-    let times = of.cycles.windows(2).filter(|pair| pair[0].whole);
+    let times = statistics.cycles.windows(2).filter(|pair| pair[0].whole);
     let times = times.filter_map(|pair| lasted(&pair[0], pair.get(1)));
-    let time = median(times.map(|of| u64::try_from(of.as_micros()).unwrap_or(u64::MAX)).collect());
+    let time =
+        median(times.map(|time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX)).collect());
     let median = if number == 1 { "" } else { "median " };
-    let time = time.map(|of| format!(", {median}time {}", seconds(Duration::from_micros(of))));
+    let time = time.map(|time| format!(", {median}time {}", seconds(Duration::from_micros(time))));
     let sentence = format!(
         "{} from redo point to redo point: {median}distance {}{}.",
         counted(number, "whole cycle", "whole cycles"),
@@ -199,14 +202,14 @@ pub(crate) fn qualified(relation: &WalOfRelation) -> String {
 }
 
 /// Its kind, what it belongs to, and which fork.
-pub(crate) fn what(of: &WalStatisticsRecord, relation: &WalOfRelation) -> String {
+pub(crate) fn what(statistics: &WalStatisticsRecord, relation: &WalOfRelation) -> String {
     let mut words = vec![match &relation.name {
         Some(name) => {
             let table = name.of.as_ref().map(|table| format!(" of {table}"));
             format!("{}{}", name.kind, table.unwrap_or_default())
         }
         None if relation.database == 0 => SHARED.to_owned(),
-        None => format!("in {}", database(of, relation.database)),
+        None => format!("in {}", database(statistics, relation.database)),
     }];
     if relation.name.is_none() && !USUAL_TABLESPACES.contains(&relation.tablespace) {
         words.push(format!("tablespace {}", relation.tablespace));
@@ -224,13 +227,17 @@ pub(crate) fn what(of: &WalStatisticsRecord, relation: &WalOfRelation) -> String
 const USUAL_TABLESPACES: [u32; 2] = [1663, 1664];
 
 /// In a sentence.
-pub(crate) fn described(of: &WalStatisticsRecord, relation: &WalOfRelation) -> String {
-    format!("{} ({})", qualified(relation), what(of, relation))
+pub(crate) fn described(statistics: &WalStatisticsRecord, relation: &WalOfRelation) -> String {
+    format!("{} ({})", qualified(relation), what(statistics, relation))
 }
 
 /// A database's name; its OID where the name is unknown.
-pub(crate) fn database(of: &WalStatisticsRecord, oid: u32) -> String {
-    let known = of.databases.iter().find(|of| of.oid == oid).and_then(|of| of.name.clone());
+pub(crate) fn database(statistics: &WalStatisticsRecord, oid: u32) -> String {
+    let known = statistics
+        .databases
+        .iter()
+        .find(|database| database.oid == oid)
+        .and_then(|database| database.name.clone());
     match known {
         Some(name) => name,
         None if oid == 0 => SHARED.to_owned(),

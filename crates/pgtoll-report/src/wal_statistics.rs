@@ -15,28 +15,34 @@ use crate::wal_short::{in_short, left_out};
 /// What is in the WAL: in short; the `top` largest relations and databases; by resource manager or by
 /// type of record; images by cause; the last checkpoint cycles; and which command says what other
 /// settings would make of it. Plain text.
-pub(crate) fn wal_statistics_text(of: &WalStatisticsRecord, by_type: bool, top: usize) -> String {
-    let kinds = if by_type { &of.types } else { &of.managers };
-    let mut text = heading(of);
-    text.push_str(&short(of));
-    text.push_str(&relations_table(of, top));
-    text.push_str(&databases_table(of, top));
-    text.push_str(&kinds_table(kinds, &of.total, by_type));
-    text.push_str(&images_table(of));
-    text.push_str(&cycles_table(of, top));
-    for note in &of.notes {
+pub(crate) fn wal_statistics_text(
+    statistics: &WalStatisticsRecord,
+    by_type: bool,
+    top: usize,
+) -> String {
+    let kinds = if by_type { &statistics.types } else { &statistics.managers };
+    let mut text = heading(statistics);
+    text.push_str(&short(statistics));
+    text.push_str(&relations_table(statistics, top));
+    text.push_str(&databases_table(statistics, top));
+    text.push_str(&kinds_table(kinds, &statistics.total, by_type));
+    text.push_str(&images_table(statistics));
+    text.push_str(&cycles_table(statistics, top));
+    for note in &statistics.notes {
         let _ = write!(text, "\n{}", wrapped("", note));
     }
-    if let Some(command) = whatif_command(&of.command).filter(|_| of.total.records > 0) {
+    if let Some(command) =
+        whatif_command(&statistics.command).filter(|_| statistics.total.records > 0)
+    {
         let _ = write!(text, "\nHow much would it be with other settings?\n  {command}\n");
     }
     text
 }
 
 /// Topics with their sentences.
-fn short(of: &WalStatisticsRecord) -> String {
+fn short(statistics: &WalStatisticsRecord) -> String {
     let mut text = "\n".to_owned();
-    for (topic, sentences) in in_short(of) {
+    for (topic, sentences) in in_short(statistics) {
         text.push_str(&wrapped(&format!("{topic:<TOPIC$}"), &sentences.join(" ")));
     }
     text
@@ -47,9 +53,9 @@ const TOPIC: usize = 18;
 
 /// The command that answers what other settings would have made of the same WAL, of the one that made
 /// this record. Its words are a shell's. `None` where it would be too long, or is another command.
-fn whatif_command(of: &[String]) -> Option<String> {
+fn whatif_command(texts: &[String]) -> Option<String> {
     let ["pgtoll", "wal", "stats", words @ ..] =
-        &*of.iter().map(String::as_str).collect::<Vec<_>>()
+        &*texts.iter().map(String::as_str).collect::<Vec<_>>()
     else {
         return None;
     };
@@ -83,8 +89,8 @@ fn whatif_command(of: &[String]) -> Option<String> {
 /// Bytes of a command that is worth to be pasted.
 const COMMAND: usize = 400;
 
-fn heading(of: &WalStatisticsRecord) -> String {
-    let source = &of.source;
+fn heading(statistics: &WalStatisticsRecord) -> String {
+    let source = &statistics.source;
     let (Some(from), Some(to)) = (source.from, source.to) else {
         return format!("WAL of PostgreSQL {}: no record\n", source.major);
     };
@@ -99,7 +105,7 @@ fn heading(of: &WalStatisticsRecord) -> String {
         ByteSize(source.segment_bytes),
         timelines.join(", "),
         match source.gaps.len() {
-            0 => of.end.words.clone(),
+            0 => statistics.end.words.clone(),
             1 => "read past a gap".to_owned(),
             gaps => format!("read past {gaps} gaps"),
         }
@@ -115,26 +121,26 @@ fn kinds_table(kinds: &[WalOfKind], total: &WalAmount, by_type: bool) -> String 
     let title = if by_type { "type of record" } else { "resource manager" };
     let mut text = row(title, ["records", "record bytes", "image bytes", "of all"]);
     text.insert(0, '\n');
-    for of in kinds {
-        text.push_str(&amounts(&of.name, &of.amount, total));
+    for kind in kinds {
+        text.push_str(&amounts(&kind.name, &kind.amount, total));
     }
     text.push_str(&amounts("all", total, total));
     text
 }
 
-fn images_table(of: &WalStatisticsRecord) -> String {
-    if of.causes.is_empty() {
+fn images_table(statistics: &WalStatisticsRecord) -> String {
+    if statistics.causes.is_empty() {
         return "\nno full-page images\n".to_owned();
     }
     let mut text = row("full-page images", ["images", "", "bytes", "of all"]);
     text.insert(0, '\n');
-    for (cause, images) in &of.causes {
-        text.push_str(&image_row(cause_words(*cause), images, &of.total));
+    for (cause, images) in &statistics.causes {
+        text.push_str(&image_row(cause_words(*cause), images, &statistics.total));
     }
-    for (name, images) in of.compressions.iter().filter(|(name, _)| *name != "none") {
+    for (name, images) in statistics.compressions.iter().filter(|(name, _)| *name != "none") {
         let ratio = compression_ratio(images);
         let words = format!("of these {name}: {ratio:.1} to 1");
-        text.push_str(&image_row(&words, images, &of.total));
+        text.push_str(&image_row(&words, images, &statistics.total));
     }
     text
 }
@@ -159,56 +165,60 @@ fn cause_words(cause: ImageCause) -> &'static str {
     }
 }
 
-fn relations_table(of: &WalStatisticsRecord, top: usize) -> String {
-    if of.relations.is_empty() || top == 0 {
+fn relations_table(statistics: &WalStatisticsRecord, top: usize) -> String {
+    if statistics.relations.is_empty() || top == 0 {
         return String::new();
     }
-    let title = counted("relation", top, of.relations.len());
+    let title = counted("relation", top, statistics.relations.len());
     let mut text = row(&title, ["records", "record bytes", "image bytes", "of all"]);
     text.insert(0, '\n');
-    for relation in of.relations.iter().take(top) {
-        text.push_str(&amounts(&relation_words(relation), &relation.amount, &of.total));
+    for relation in statistics.relations.iter().take(top) {
+        text.push_str(&amounts(&relation_words(relation), &relation.amount, &statistics.total));
     }
-    if of.without_relation.records > 0 {
-        text.push_str(&amounts("(no relation)", &of.without_relation, &of.total));
+    if statistics.without_relation.records > 0 {
+        text.push_str(&amounts("(no relation)", &statistics.without_relation, &statistics.total));
     }
     text
 }
 
 /// What a relation's fork is called; its numbers where the name is unknown.
-fn relation_words(of: &WalOfRelation) -> String {
-    let fork = if of.fork == "main" { String::new() } else { format!(" ({})", of.fork) };
-    let Some(name) = &of.name else {
-        return format!("{}/{}/{}{fork}", of.tablespace, of.database, of.filenode);
+fn relation_words(relation: &WalOfRelation) -> String {
+    let fork =
+        if relation.fork == "main" { String::new() } else { format!(" ({})", relation.fork) };
+    let Some(name) = &relation.name else {
+        return format!(
+            "{}/{}/{}{fork}",
+            relation.tablespace, relation.database, relation.filenode
+        );
     };
     format!("{name}{fork}")
 }
 
-fn databases_table(of: &WalStatisticsRecord, top: usize) -> String {
-    if of.databases.is_empty() || top == 0 {
+fn databases_table(statistics: &WalStatisticsRecord, top: usize) -> String {
+    if statistics.databases.is_empty() || top == 0 {
         return String::new();
     }
-    let title = counted("database", top, of.databases.len());
+    let title = counted("database", top, statistics.databases.len());
     let mut text = row(&title, ["records", "record bytes", "image bytes", "of all"]);
     text.insert(0, '\n');
-    for database in of.databases.iter().take(top) {
+    for database in statistics.databases.iter().take(top) {
         let name = database.name.clone().unwrap_or_else(|| match database.oid {
             0 => "(shared)".to_owned(),
             oid => oid.to_string(),
         });
-        text.push_str(&amounts(&name, &database.amount, &of.total));
+        text.push_str(&amounts(&name, &database.amount, &statistics.total));
     }
     text
 }
 
-fn cycles_table(of: &WalStatisticsRecord, top: usize) -> String {
-    let whole = of.cycles.iter().filter(|cycle| cycle.whole).count();
-    if of.cycles.len() < 2 || top == 0 {
+fn cycles_table(statistics: &WalStatisticsRecord, top: usize) -> String {
+    let whole = statistics.cycles.iter().filter(|cycle| cycle.whole).count();
+    if statistics.cycles.len() < 2 || top == 0 {
         return "\nno checkpoint began in it\n".to_owned();
     }
-    let shown = &of.cycles[of.cycles.len().saturating_sub(top)..];
-    let title = if shown.len() < of.cycles.len() {
-        format!("checkpoint cycle (last {} of {})", shown.len(), of.cycles.len())
+    let shown = &statistics.cycles[statistics.cycles.len().saturating_sub(top)..];
+    let title = if shown.len() < statistics.cycles.len() {
+        format!("checkpoint cycle (last {} of {})", shown.len(), statistics.cycles.len())
     } else {
         "checkpoint cycle".to_owned()
     };
@@ -220,7 +230,7 @@ fn cycles_table(of: &WalStatisticsRecord, top: usize) -> String {
     for cycle in shown {
         text.push_str(&cycle_row(cycle));
     }
-    if whole < of.cycles.len() {
+    if whole < statistics.cycles.len() {
         text.push_str("  * not whole: the WAL begins or ends within it, or has a gap in it\n");
     }
     text
@@ -229,7 +239,7 @@ fn cycles_table(of: &WalStatisticsRecord, top: usize) -> String {
 fn cycle_row(cycle: &WalCycle) -> String {
     let mark = if cycle.whole { ' ' } else { '*' };
     let began = printable(cycle.began.as_deref().unwrap_or(""));
-    let images = cycle.causes.values().fold(0, |sum: u64, of| sum.saturating_add(of.images));
+    let images = cycle.causes.values().fold(0, |sum: u64, cause| sum.saturating_add(cause.images));
     let from = format!("{mark} {} {began}", cycle.from);
     let distance = size(cycle.to.bytes_since(cycle.from).unwrap_or(0));
     let share = percent(cycle.amount.image_bytes, cycle.amount.bytes());
@@ -241,9 +251,9 @@ fn counted(what: &str, top: usize, all: usize) -> String {
     if top < all { format!("{what} ({top} of {all})") } else { what.to_owned() }
 }
 
-fn amounts(name: &str, of: &WalAmount, total: &WalAmount) -> String {
-    let share = percent(of.bytes(), total.bytes());
-    let WalAmount { records, record_bytes, image_bytes } = of;
+fn amounts(name: &str, amount: &WalAmount, total: &WalAmount) -> String {
+    let share = percent(amount.bytes(), total.bytes());
+    let WalAmount { records, record_bytes, image_bytes } = amount;
     row(name, [&records.to_string(), &record_bytes.to_string(), &image_bytes.to_string(), &share])
 }
 
@@ -288,7 +298,7 @@ pub(crate) mod tests {
         WalImages { images, bytes, uncompressed_bytes }
     }
 
-    fn relation(name: Option<&str>, of: WalAmount) -> WalOfRelation {
+    fn relation(name: Option<&str>, wal_amount: WalAmount) -> WalOfRelation {
         WalOfRelation {
             tablespace: 1663,
             database: 5,
@@ -301,7 +311,7 @@ pub(crate) mod tests {
                 kind: "table".into(),
                 of: None,
             }),
-            amount: of,
+            amount: wal_amount,
             images: 7,
             hint_bytes: 0,
         }
@@ -406,7 +416,7 @@ pub(crate) mod tests {
 
     #[test]
     fn gaps_are_named_and_left_out() {
-        let mut of = record();
+        let mut record = record();
         let gap = |from: u64, to: u64| WalGap {
             from: Lsn(from),
             to: Lsn(to),
@@ -414,8 +424,8 @@ pub(crate) mod tests {
             words: "segment 000000010000000000000030 is missing, from 0/30000000 on".into(),
             lasted_ms: Some(1_800_250),
         };
-        of.source.gaps = vec![gap(0x3000_0000, 0x3200_0028); 12];
-        let text = wal_statistics_text(&of, false, 10);
+        record.source.gaps = vec![gap(0x3000_0000, 0x3200_0028); 12];
+        let text = wal_statistics_text(&record, false, 10);
         assert_eq!(
             text.matches("left out: 0/30000000 to 0/32000028, 32.0 MB: segment").count(),
             10
@@ -423,21 +433,21 @@ pub(crate) mod tests {
         assert!(text.contains("left out: 2 more\n"), "{text}");
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains("12 gaps are left out of all figures: 384 MB."), "{text}");
-        of.source.gaps.truncate(1);
+        record.source.gaps.truncate(1);
         // An hour and half a second, of which the gap is half an hour and a quarter of a second.
-        let text = wal_statistics_text(&of, false, 10);
+        let text = wal_statistics_text(&record, false, 10);
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains("30.0 min from its first commit to its last"), "{words}");
-        let page = crate::html::wal_statistics_html(&of);
+        let page = crate::html::wal_statistics_html(&record);
         assert!(page.contains("0/30000000 to 0/32000028, 32.0 MB: segment"), "{page}");
     }
 
     #[test]
     fn the_command_that_is_to_be_pasted_reads_the_same_wal() {
-        let check = |of: &str, expected: Option<&str>| {
-            let words: Vec<String> = of.split(' ').map(str::to_owned).collect();
+        let check = |text: &str, expected: Option<&str>| {
+            let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
             let expected = expected.map(|words| format!("pgtoll wal whatif {words}"));
-            assert_eq!(whatif_command(&words), expected, "{of}");
+            assert_eq!(whatif_command(&words), expected, "{text}");
         };
         check("pgtoll wal stats archive/", Some("archive/"));
         check("pgtoll wal stats a b --names /pg --from 0/1", Some("a b --from 0/1"));

@@ -12,19 +12,19 @@ use crate::text::wrapped;
 use crate::wal_short::left_out;
 
 /// The self-check, what was asked beside today's, the curve and what to do. Plain text.
-pub(crate) fn wal_whatif_text(of: &WalWhatIfRecord) -> String {
-    let mut text = heading(of);
-    text.push_str(&rows(of));
-    text.push_str(&curve(of));
-    text.push_str(&advice(of));
-    for note in &of.notes {
+pub(crate) fn wal_whatif_text(record: &WalWhatIfRecord) -> String {
+    let mut text = heading(record);
+    text.push_str(&rows(record));
+    text.push_str(&curve(record));
+    text.push_str(&advice(record));
+    for note in &record.notes {
         let _ = write!(text, "\n{}", wrapped("", note));
     }
     text
 }
 
-fn heading(of: &WalWhatIfRecord) -> String {
-    let source = &of.source;
+fn heading(record: &WalWhatIfRecord) -> String {
+    let source = &record.source;
     let (Some(from), Some(to)) = (source.from, source.to) else {
         return format!("WAL of PostgreSQL {}: no record\n", source.major);
     };
@@ -33,16 +33,16 @@ fn heading(of: &WalWhatIfRecord) -> String {
         &format!(
             "WAL of PostgreSQL {} from {from} to {to}: {}{}",
             source.major,
-            size(of.bytes),
-            of.seconds.map_or_else(String::new, |seconds| format!(" in {}", span(seconds)))
+            size(record.bytes),
+            record.seconds.map_or_else(String::new, |seconds| format!(" in {}", span(seconds)))
         ),
     );
-    let forced = of.redo_points.iter().filter(|redo| redo.forced).count();
-    let redo_points = counted(of.redo_points.len(), "redo point", "redo points");
-    let words = format!("{redo_points}, {forced} of them forced; {}", settings_words(of));
+    let forced = record.redo_points.iter().filter(|redo| redo.forced).count();
+    let redo_points = counted(record.redo_points.len(), "redo point", "redo points");
+    let words = format!("{redo_points}, {forced} of them forced; {}", settings_words(record));
     text.push_str(&wrapped("", &words));
-    text.push_str(&wrapped("", &check_words(of)));
-    for words in left_out(&of.source.gaps) {
+    text.push_str(&wrapped("", &check_words(record)));
+    for words in left_out(&record.source.gaps) {
         text.push_str(&wrapped("left out: ", &words));
     }
     text
@@ -54,17 +54,20 @@ fn counted(number: usize, one: &str, many: &str) -> String {
 }
 
 /// The settings of the source: what is known of them, what looks like it, and where that is from.
-fn settings_words(of: &WalWhatIfRecord) -> String {
-    let of = &of.source_settings;
+fn settings_words(record: &WalWhatIfRecord) -> String {
+    let source_setting = &record.source_settings;
     let (mut known, mut guessed) = (Vec::new(), Vec::new());
-    let size = ByteSize(of.max_wal_size_bytes);
-    let hints = if of.hints { "hints logged" } else { "hints not logged" };
+    let size = ByteSize(source_setting.max_wal_size_bytes);
+    let hints = if source_setting.hints { "hints logged" } else { "hints not logged" };
     for (name, words) in [
         ("max_wal_size", format!("max_wal_size = {size}")),
-        ("checkpoint_timeout", format!("checkpoint_timeout = {}", span(of.checkpoint_timeout_s))),
+        (
+            "checkpoint_timeout",
+            format!("checkpoint_timeout = {}", span(source_setting.checkpoint_timeout_s)),
+        ),
         ("hints", hints.to_owned()),
     ] {
-        if is_guessed(of, name) { guessed.push(words) } else { known.push(words) }
+        if is_guessed(source_setting, name) { guessed.push(words) } else { known.push(words) }
     }
     let mut words = Vec::new();
     if !known.is_empty() {
@@ -73,17 +76,17 @@ fn settings_words(of: &WalWhatIfRecord) -> String {
     if !guessed.is_empty() {
         words.push(format!("looks like {}", guessed.join(", ")));
     }
-    format!("{} (by {})", words.join("; "), of.by)
+    format!("{} (by {})", words.join("; "), source_setting.by)
 }
 
 /// A setting of the source is a guess by its WAL.
-pub(crate) fn is_guessed(of: &WhatIfSourceSettings, name: &str) -> bool {
-    of.guessed.iter().any(|guessed| guessed == name)
+pub(crate) fn is_guessed(settings: &WhatIfSourceSettings, name: &str) -> bool {
+    settings.guessed.iter().any(|guessed| guessed == name)
 }
 
 /// The self-check in a sentence.
-pub(crate) fn check_words(of: &WalWhatIfRecord) -> String {
-    let check = &of.check;
+pub(crate) fn check_words(record: &WalWhatIfRecord) -> String {
+    let check = &record.check;
     format!(
         "self-check: the source's own redo points explain {} of {} images; predicted but absent: \
          {}; present but not predicted: {}; bytes {:+.3} %",
@@ -95,7 +98,7 @@ pub(crate) fn check_words(of: &WalWhatIfRecord) -> String {
     )
 }
 
-fn rows(of: &WalWhatIfRecord) -> String {
+fn rows(record: &WalWhatIfRecord) -> String {
     let line = |cells: [&str; 7]| {
         let [title, wal, today, rate, images, checkpoints, replay] = cells;
         format!("{title:<27}{wal:>9}{today:>9}{rate:>8}{images:>9}{checkpoints:>8}{replay:>9}\n")
@@ -105,16 +108,16 @@ fn rows(of: &WalWhatIfRecord) -> String {
         line(["setting", "WAL", "today", "each", "images", "check-", "replay"]),
         line(["", "", "= 100 %", "second", "", "points", "at most"])
     );
-    text.push_str(&row("today (the WAL as it is)", &of.today, of));
-    for asked in &of.rows {
-        text.push_str(&row(&title(asked, of), asked, of));
+    text.push_str(&row("today (the WAL as it is)", &record.today, record));
+    for asked in &record.rows {
+        text.push_str(&row(&title(asked, record), asked, record));
     }
     let archive = format!(
         "Replicas are sent the WAL; an archive gets whole segments, today {}.",
-        size(of.today.archive_bytes)
+        size(record.today.archive_bytes)
     );
     text.push_str(&wrapped("  ", &archive));
-    for (mark, words) in marks_of(of) {
+    for (mark, words) in marks_of(record) {
         text.push_str(&wrapped(&format!("  {mark:1} "), &words));
     }
     text
@@ -142,13 +145,13 @@ const MARKS: [(WhatIfClass, &str, &str); 6] = [
 ];
 
 pub(crate) fn mark(class: WhatIfClass) -> &'static str {
-    MARKS.iter().find(|of| of.0 == class).map_or("", |of| of.1)
+    MARKS.iter().find(|mark| mark.0 == class).map_or("", |mark| mark.1)
 }
 
 /// What the marks of the rows mean, with the range that the truth lies in.
-pub(crate) fn marks_of(of: &WalWhatIfRecord) -> Vec<(&'static str, String)> {
+pub(crate) fn marks_of(record: &WalWhatIfRecord) -> Vec<(&'static str, String)> {
     let marks = MARKS.iter().filter_map(|(class, mark, words)| {
-        let rows = || of.rows.iter().filter(|row| row.class == *class);
+        let rows = || record.rows.iter().filter(|row| row.class == *class);
         let first = rows().next()?;
         let stored = rows().find(|row| !is_compressed(row));
         let mut words = format!("{words}{}", range(stored.unwrap_or(first)));
@@ -168,18 +171,18 @@ fn is_compressed(row: &WhatIfRow) -> bool {
 /// In percent of what is expected.
 fn range(row: &WhatIfRow) -> String {
     #[expect(clippy::cast_precision_loss, reason = "a percentage without digits")]
-    let percent = |of: u64| (of as f64 / row.bytes.max(1) as f64 - 1.0) * 100.0;
+    let percent = |count: u64| (count as f64 / row.bytes.max(1) as f64 - 1.0) * 100.0;
     row.high_bytes.map_or_else(String::new, |high| {
         format!(": {:+.0} to {:+.0} %", percent(row.low_bytes), percent(high))
     })
 }
 
-fn row(title: &str, row: &WhatIfRow, of: &WalWhatIfRecord) -> String {
+fn row(title: &str, row: &WhatIfRow, record: &WalWhatIfRecord) -> String {
     let bytes = format!("{}{}", mark(row.class), size(row.bytes));
     let rate = row.bytes_per_second.map_or_else(|| "-".to_owned(), rounded_rate);
     let figures = format!(
         "{bytes:>9}{:>9}{rate:>8}{:>9}{:>8}{:>9}",
-        share(row, of),
+        share(row, record),
         row.images,
         row.checkpoints(),
         size(row.replay_bytes)
@@ -198,15 +201,15 @@ fn rounded_rate(bytes: f64) -> String {
 }
 
 /// Of today's.
-pub(crate) fn share(row: &WhatIfRow, of: &WalWhatIfRecord) -> String {
+pub(crate) fn share(row: &WhatIfRow, record: &WalWhatIfRecord) -> String {
     #[expect(clippy::cast_precision_loss, reason = "a percentage with a digit")]
-    let share = row.bytes as f64 / of.today.bytes.max(1) as f64 * 100.0;
+    let share = row.bytes as f64 / record.today.bytes.max(1) as f64 * 100.0;
     format!("{share:.1} %")
 }
 
 /// In what it differs from today's.
-pub(crate) fn title(row: &WhatIfRow, of: &WalWhatIfRecord) -> String {
-    let today = &of.source_settings;
+pub(crate) fn title(row: &WhatIfRow, record: &WalWhatIfRecord) -> String {
+    let today = &record.source_settings;
     let mut parts = Vec::new();
     let size = row.max_wal_size_bytes.map(ByteSize);
     if let Some(size) = size.filter(|size| size.0 != today.max_wal_size_bytes) {
@@ -236,16 +239,16 @@ pub(crate) fn title(row: &WhatIfRow, of: &WalWhatIfRecord) -> String {
 }
 
 /// A line for each distance, with a bar.
-fn curve(of: &WalWhatIfRecord) -> String {
-    let most = of.curve.iter().map(|row| row.bytes).max().unwrap_or(0);
-    if of.curve.len() < 3 || most == 0 {
+fn curve(record: &WalWhatIfRecord) -> String {
+    let most = record.curve.iter().map(|row| row.bytes).max().unwrap_or(0);
+    if record.curve.len() < 3 || most == 0 {
         return String::new();
     }
     let mut text = format!("\n{:>12}{:>14}{:>10}\n", "max_wal_size", "checkpoints", "WAL");
-    for (place, row) in of.curve.iter().enumerate() {
+    for (place, row) in record.curve.iter().enumerate() {
         let bar = u128::from(row.bytes) * BAR / u128::from(most);
         let bar = usize::try_from(bar).unwrap_or(0);
-        let knee = if of.knee == Some(place) { " < knee" } else { "" };
+        let knee = if record.knee == Some(place) { " < knee" } else { "" };
         let bytes = format!("{}{}", mark(row.class), size(row.bytes));
         let _ = writeln!(
             text,
@@ -260,10 +263,10 @@ fn curve(of: &WalWhatIfRecord) -> String {
 
 const BAR: u128 = 34;
 
-fn advice(of: &WalWhatIfRecord) -> String {
-    let unsure = unsure(of);
-    let Some(advice) = &of.recommendation else {
-        let words = [Some(nothing(of)), certain(of), unsure];
+fn advice(record: &WalWhatIfRecord) -> String {
+    let unsure = unsure(record);
+    let Some(advice) = &record.recommendation else {
+        let words = [Some(nothing(record)), certain(record), unsure];
         return words
             .into_iter()
             .flatten()
@@ -283,14 +286,14 @@ fn advice(of: &WalWhatIfRecord) -> String {
 }
 
 /// Why nothing is recommended.
-pub(crate) fn nothing(of: &WalWhatIfRecord) -> String {
-    let Some(evidence) = &of.evidence else {
+pub(crate) fn nothing(record: &WalWhatIfRecord) -> String {
+    let Some(evidence) = &record.evidence else {
         // Of an older record nothing more is known.
         return "Nothing is recommended.".to_owned();
     };
     if !evidence.enough {
-        let seen = counted(of.redo_points.len(), "redo point", "redo points");
-        let why = if of.redo_points.len() < 2 {
+        let seen = counted(record.redo_points.len(), "redo point", "redo points");
+        let why = if record.redo_points.len() < 2 {
             format!("{seen} seen, and it takes two")
         } else {
             format!("{seen} seen, but all that follow the first were forced")
@@ -299,7 +302,7 @@ pub(crate) fn nothing(of: &WalWhatIfRecord) -> String {
     }
     let names_lz4 = || {
         let rows = evidence.certain.iter().chain(&evidence.extrapolated);
-        let mut rows = rows.filter_map(|place| of.rows.get(*place));
+        let mut rows = rows.filter_map(|place| record.rows.get(*place));
         rows.any(|row| row.wal_compression == "lz4")
     };
     let lz4 = if evidence.lz4 && !names_lz4() { ", nor LZ4 a tenth" } else { "" };
@@ -310,26 +313,26 @@ pub(crate) fn nothing(of: &WalWhatIfRecord) -> String {
 }
 
 /// Rows that save something and are not recommended, though they are certain.
-pub(crate) fn certain(of: &WalWhatIfRecord) -> Option<String> {
-    let rows = listed(of, &of.evidence.as_ref()?.certain)?;
+pub(crate) fn certain(record: &WalWhatIfRecord) -> Option<String> {
+    let rows = listed(record, &record.evidence.as_ref()?.certain)?;
     Some(format!("Settings in the table that save a twentieth all the same: {rows}."))
 }
 
 /// Rows that would save something if they were certain, and how they become so.
-pub(crate) fn unsure(of: &WalWhatIfRecord) -> Option<String> {
-    let evidence = of.evidence.as_ref()?;
-    let rows = listed(of, &evidence.extrapolated)?;
+pub(crate) fn unsure(record: &WalWhatIfRecord) -> Option<String> {
+    let evidence = record.evidence.as_ref()?;
+    let rows = listed(record, &evidence.extrapolated)?;
     let mut words = format!(
         "Estimates marked ? are not relied on: {rows}. This WAL has less than two checkpoint \
          cycles under such settings."
     );
     let Some(need) = evidence.needs else { return Some(words) };
-    if let Some(row) = of.rows.get(need.row) {
+    if let Some(row) = record.rows.get(need.row) {
         let _ = write!(
             words,
             " About {} of WAL like this would make {} certain.",
             size(need.bytes),
-            title(row, of)
+            title(row, record)
         );
     }
     // It was said before.
@@ -353,15 +356,15 @@ fn more_wal(evidence: &WhatIfEvidence) -> String {
 }
 
 /// The first few of these rows, with their shares; `None` without any.
-fn listed(of: &WalWhatIfRecord, places: &[usize]) -> Option<String> {
-    let rows: Vec<&WhatIfRow> = places.iter().filter_map(|place| of.rows.get(*place)).collect();
+fn listed(record: &WalWhatIfRecord, places: &[usize]) -> Option<String> {
+    let rows: Vec<&WhatIfRow> = places.iter().filter_map(|place| record.rows.get(*place)).collect();
     let mut words: Vec<String> = rows
         .iter()
         .take(LISTED)
         .enumerate()
         .map(|(place, row)| {
             let than = if place == 0 { " of today's WAL" } else { "" };
-            format!("{} ({}{than})", title(row, of), share(row, of))
+            format!("{} ({}{than})", title(row, record), share(row, record))
         })
         .collect();
     match rows.len().saturating_sub(LISTED) {
@@ -392,9 +395,9 @@ mod tests {
 
     fn record() -> WalWhatIfRecord {
         let text = include_str!("../tests/fixtures/wal-whatif.json");
-        let mut of: WalWhatIfRecord = serde_json::from_str(text).unwrap();
-        of.rows[0].wal_compression = "lz4".to_owned();
-        of
+        let mut record: WalWhatIfRecord = serde_json::from_str(text).unwrap();
+        record.rows[0].wal_compression = "lz4".to_owned();
+        record
     }
 
     fn redo_point(forced: bool) -> WhatIfRedoPoint {
@@ -421,10 +424,10 @@ mod tests {
     fn too_little_wal_is_no_reason_to_recommend_anything() {
         let check = |redo_points: &[bool], stream_s, expected| {
             let evidence = WhatIfEvidence { enough: false, stream_s, ..NO_EVIDENCE };
-            let of = without(redo_points, evidence);
-            assert_eq!(nothing(&of), expected);
-            assert!(!wal_whatif_text(&of).contains("recommended:"));
-            assert!(crate::html::wal_whatif_html(&of).contains(expected));
+            let without = without(redo_points, evidence);
+            assert_eq!(nothing(&without), expected);
+            assert!(!wal_whatif_text(&without).contains("recommended:"));
+            assert!(crate::html::wal_whatif_html(&without).contains(expected));
         };
         check(
             &[],
@@ -449,18 +452,18 @@ mod tests {
     #[test]
     fn nothing_contradicts_a_row_of_the_table() {
         let row = 0;
-        let of = without(&[false, false], NO_EVIDENCE);
+        let entry = without(&[false, false], NO_EVIDENCE);
         let plain = "Nothing to recommend: no other distance of checkpoints is known to save a \
                      twentieth of this WAL";
-        assert_eq!(nothing(&of), format!("{plain}, nor LZ4 a tenth."));
-        assert_eq!((certain(&of), unsure(&of)), (None, None));
+        assert_eq!(nothing(&entry), format!("{plain}, nor LZ4 a tenth."));
+        assert_eq!((certain(&entry), unsure(&entry)), (None, None));
         let needs = Some(WhatIfNeed { row, bytes: 3 << 30 });
         let evidence = WhatIfEvidence { extrapolated: vec![row], needs, ..NO_EVIDENCE };
-        let of = without(&[false, false], evidence);
-        assert_eq!(nothing(&of), format!("{plain}."));
-        let share = share(&of.rows[row], &of);
+        let item = without(&[false, false], evidence);
+        assert_eq!(nothing(&item), format!("{plain}."));
+        let share = share(&item.rows[row], &item);
         assert_eq!(
-            unsure(&of).unwrap(),
+            unsure(&item).unwrap(),
             format!(
                 "Estimates marked ? are not relied on: wal_compression = lz4 ({share} of today's \
                  WAL). This WAL has less than two checkpoint cycles under such settings. About \
@@ -482,13 +485,13 @@ mod tests {
     #[test]
     fn guesses_are_marked() {
         let check = |guessed: &[&str], expected: &str| {
-            let mut of = record();
-            let settings = &mut of.source_settings;
+            let mut record = record();
+            let settings = &mut record.source_settings;
             settings.guessed = guessed.iter().map(|name| (*name).to_owned()).collect();
             (settings.max_wal_size_bytes, settings.checkpoint_timeout_s) = (32 << 20, 360.0);
             (settings.hints, settings.by) = (true, "so".to_owned());
-            assert_eq!(settings_words(&of), expected);
-            let text = wal_whatif_text(&of);
+            assert_eq!(settings_words(&record), expected);
+            let text = wal_whatif_text(&record);
             assert_eq!(text.lines().find(|line| line.chars().count() > 80), None);
         };
         let (size, timeout) = ("max_wal_size = 32MB", "checkpoint_timeout = 6min");

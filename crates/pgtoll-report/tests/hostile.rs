@@ -44,8 +44,8 @@ fn kinds() -> Vec<(&'static str, Vec<Value>, Forms)> {
 }
 
 /// All forms of a finished record.
-fn of_finished(of: &[Value]) -> Option<Vec<(&'static str, String)>> {
-    let record = FinishedRecord::parse(&text_of(of)).ok()??;
+fn of_finished(values: &[Value]) -> Option<Vec<(&'static str, String)>> {
+    let record = FinishedRecord::parse(&text_of(values)).ok()??;
     let short = TableOptions { most: 3, ..TableOptions::default() };
     let full = TableOptions { most: 100, by_type: true, full: true, ..short };
     let forms = [
@@ -66,8 +66,8 @@ fn lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-fn of_run(of: &[Value]) -> Option<Vec<(&'static str, String)>> {
-    let run = Run::parse(&text_of(of)).ok()?;
+fn of_run(values: &[Value]) -> Option<Vec<(&'static str, String)>> {
+    let run = Run::parse(&text_of(values)).ok()?;
     let result = summarise(&run);
     let named = NamedRun { name: "a=\u{1b}[31m\n/record", run: &run, result: &result };
     let mut forms = vec![
@@ -155,8 +155,8 @@ fn unfenced(text: &str) -> impl Iterator<Item = &str> {
 /// same.
 fn with_hostile_strings(record: &[Value], forms: Forms) -> Vec<Value> {
     let mut strings = BTreeSet::new();
-    for of in record {
-        collect_strings(of, &mut strings);
+    for record in record {
+        collect_strings(record, &mut strings);
     }
     let is_readable = |changed: &[Value]| match record.len() {
         1 => forms(changed).is_some(),
@@ -164,7 +164,8 @@ fn with_hostile_strings(record: &[Value], forms: Forms) -> Vec<Value> {
     };
     let mut hostile = record.to_vec();
     for string in strings {
-        let changed: Vec<Value> = hostile.iter().map(|of| replaced(of, &string)).collect();
+        let changed: Vec<Value> =
+            hostile.iter().map(|hostile| replaced(hostile, &string)).collect();
         if is_readable(&changed) {
             hostile = changed;
         }
@@ -181,10 +182,10 @@ fn text_of(record: &[Value]) -> String {
     record.iter().map(Value::to_string).collect::<Vec<_>>().join("\n")
 }
 
-fn collect_strings(of: &Value, strings: &mut BTreeSet<String>) {
-    match of {
+fn collect_strings(json: &Value, strings: &mut BTreeSet<String>) {
+    match json {
         Value::String(text) => drop(strings.insert(text.clone())),
-        Value::Array(all) => all.iter().for_each(|of| collect_strings(of, strings)),
+        Value::Array(all) => all.iter().for_each(|item| collect_strings(item, strings)),
         Value::Object(fields) => {
             for (name, value) in fields {
                 strings.insert(name.clone());
@@ -195,14 +196,14 @@ fn collect_strings(of: &Value, strings: &mut BTreeSet<String>) {
     }
 }
 
-fn replaced(of: &Value, string: &str) -> Value {
+fn replaced(value: &Value, string: &str) -> Value {
     let own =
         |text: &String| if text == string { format!("{HOSTILE}{text}") } else { text.clone() };
-    match of {
+    match value {
         Value::String(text) => Value::String(own(text)),
-        Value::Array(all) => all.iter().map(|of| replaced(of, string)).collect(),
+        Value::Array(all) => all.iter().map(|item| replaced(item, string)).collect(),
         Value::Object(fields) => {
-            fields.iter().map(|(name, of)| (own(name), replaced(of, string))).collect()
+            fields.iter().map(|(name, field)| (own(name), replaced(field, string))).collect()
         }
         other => other.clone(),
     }
@@ -271,18 +272,18 @@ fn numbers(record: &[Value]) -> BTreeMap<String, Vec<Place>> {
     fields
 }
 
-fn collect_numbers(of: &Value, way: &str, found: &mut dyn FnMut(&str)) {
-    match of {
+fn collect_numbers(value: &Value, way: &str, found: &mut dyn FnMut(&str)) {
+    match value {
         Value::Number(_) => found(way),
         Value::Array(all) => {
-            for (index, of) in all.iter().enumerate() {
-                collect_numbers(of, &format!("{way}/{index}"), found);
+            for (index, item) in all.iter().enumerate() {
+                collect_numbers(item, &format!("{way}/{index}"), found);
             }
         }
         Value::Object(fields) => {
-            for (name, of) in fields {
+            for (name, field) in fields {
                 let name = name.replace('~', "~0").replace('/', "~1");
-                collect_numbers(of, &format!("{way}/{name}"), found);
+                collect_numbers(field, &format!("{way}/{name}"), found);
             }
         }
         _ => {}

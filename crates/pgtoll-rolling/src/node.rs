@@ -170,7 +170,7 @@ fn report(data: &Path, version: &str) -> Result<NodeAnswer, WriteError> {
         standby_signal: has("standby.signal"),
         recovery_signal: has("recovery.signal"),
         server: directory.server()?,
-        wal_free_bytes: wal.map(|of| of.blocks_available().saturating_mul(of.fragment_size())),
+        wal_free_bytes: wal.map(|wal| wal.blocks_available().saturating_mul(wal.fragment_size())),
         managers: managers_of(data),
     }))
 }
@@ -336,7 +336,8 @@ mod tests {
         let [own, other] = ["own", "other"].map(|name| here.path().join(name));
         fs::create_dir(&own).unwrap();
         fs::create_dir(&other).unwrap();
-        let words = |of: &[&str]| of.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let words =
+            |texts: &[&str]| texts.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         let with = |path: &Path| words(&["run", "--pgdata", &path.to_string_lossy()]);
         assert!(concerns(&own, &with(&own), &[]));
         assert!(!concerns(&own, &with(&other), &[]));

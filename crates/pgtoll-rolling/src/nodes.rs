@@ -120,7 +120,9 @@ impl NodesFile {
             return Err(NodesMistake::at(text, text.len(), message, hint));
         }
         for node in &nodes {
-            if let Some(upstream) = node.upstream.as_ref().filter(|of| !names.contains(*of)) {
+            if let Some(upstream) =
+                node.upstream.as_ref().filter(|upstream| !names.contains(*upstream))
+            {
                 let message = format!("the upstream \"{upstream}\" of {} is no node", node.name);
                 return Err(NodesMistake::at(text, 0, message, "name a node of this file"));
             }
@@ -155,9 +157,9 @@ fn node_of(node: NodeText, defaults: &Defaults) -> Result<NodeConfig, (String, &
         let hint = "write the data directory's whole path";
         return Err((format!("the pgdata of {name} is not an absolute path"), hint));
     }
-    let command = |own: Option<String>, of: &Option<String>| own.or_else(|| of.clone());
-    let needed = |own, of: &Option<String>, key: &str| {
-        command(own, of).filter(|line| !line.trim().is_empty()).ok_or_else(|| {
+    let command = |own: Option<String>, text: &Option<String>| own.or_else(|| text.clone());
+    let needed = |own, text: &Option<String>, key: &str| {
+        command(own, text).filter(|line| !line.trim().is_empty()).ok_or_else(|| {
             let hint = "for example: stop = \"pg_ctl -D {pgdata} -m fast -w stop\" and start = \
                         \"pg_ctl -D {pgdata} -l {pgdata}/server.log -w start\"";
             (format!("the key \"{key}\" of {name} is missing"), hint)

@@ -28,7 +28,7 @@ const WATCH: Duration = Duration::from_secs(1);
 
 impl Preflight {
     /// Asks all nodes. Nothing is changed.
-    pub(crate) fn of(sites: &[NodeSite], enable: bool) -> Result<Self, RollingError> {
+    pub(crate) fn new(sites: &[NodeSite], enable: bool) -> Result<Self, RollingError> {
         let (survey, topology) = settled(sites)?;
         let mut command_seconds = 0.0_f64;
         let mut predictions = Vec::new();
@@ -111,8 +111,9 @@ impl Preflight {
     fn check_retention(&self, name: &str, found: &mut Objections) {
         let Some(node) = self.survey.node(name) else { return };
         let Some(server) = &node.server else { return };
-        let upstream = self.topology.upstream(name).and_then(|of| self.survey.node(of));
-        let Some((upstream, state)) = upstream.and_then(|of| Some((of, of.server.as_ref()?)))
+        let upstream = self.topology.upstream(name).and_then(|upstream| self.survey.node(upstream));
+        let Some((upstream, state)) =
+            upstream.and_then(|upstream| Some((upstream, upstream.server.as_ref()?)))
         else {
             return;
         };
@@ -142,7 +143,8 @@ impl Preflight {
     /// Bytes of WAL that come while a node is converted, generously.
     fn wal_needed(&self, name: &str) -> u64 {
         let index = self.survey.nodes.iter().position(|node| node.name == name);
-        let seconds = index.and_then(|index| self.predictions.get(index)).map_or(0.0, |of| of.0.1);
+        let seconds =
+            index.and_then(|index| self.predictions.get(index)).map_or(0.0, |item| item.0.1);
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -258,8 +260,8 @@ fn check_node(node: &NodeState, site: &NodeSite, options: &RollingOptions, found
 fn settled(sites: &[NodeSite]) -> Result<(Survey, ReplicaTree), RollingError> {
     let until = Instant::now() + SETTLE_LIMIT;
     loop {
-        let survey = Survey::of(sites)?;
-        let topology = ReplicaTree::of(&survey, sites);
+        let survey = Survey::from_sites(sites)?;
+        let topology = ReplicaTree::new(&survey, sites);
         let streams = survey.nodes.iter().all(|node| node.is_primary() || node.is_streaming());
         match topology {
             Ok(topology) if streams || Instant::now() > until => return Ok((survey, topology)),

@@ -60,8 +60,8 @@ pub(crate) struct ReceiverState {
 const READY_LIMIT: Duration = Duration::from_secs(60);
 
 impl Survey {
-    pub(crate) fn of(sites: &[NodeSite]) -> Result<Self, RollingError> {
-        let nodes = sites.iter().map(NodeState::of).collect::<Result<_, _>>()?;
+    pub(crate) fn from_sites(sites: &[NodeSite]) -> Result<Self, RollingError> {
+        let nodes = sites.iter().map(NodeState::from_site).collect::<Result<_, _>>()?;
         Ok(Self { nodes })
     }
 
@@ -91,13 +91,13 @@ impl Survey {
 }
 
 impl NodeState {
-    fn of(site: &NodeSite) -> Result<Self, RollingError> {
+    fn from_site(site: &NodeSite) -> Result<Self, RollingError> {
         let name = site.name().to_owned();
         let report = site.report()?;
         let server = match report.server {
             None => None,
             Some(_) => match site.connect_within(READY_LIMIT) {
-                Ok(mut connection) => Some(ServerState::of(&mut connection)?),
+                Ok(mut connection) => Some(ServerState::from_connection(&mut connection)?),
                 // It may have ended meanwhile.
                 Err(error) => match site.report()? {
                     report if report.server.is_none() => {
@@ -134,7 +134,7 @@ impl NodeState {
 }
 
 impl ServerState {
-    fn of(connection: &mut NodeConnection) -> Result<Self, RollingError> {
+    fn from_connection(connection: &mut NodeConnection) -> Result<Self, RollingError> {
         let row = connection.row(SETTINGS)?;
         let receiver = connection.rows(RECEIVER)?.into_iter().next();
         let slots = connection.rows(LOGICAL_SLOTS)?;
@@ -153,7 +153,7 @@ impl ServerState {
             wal_segment_bytes: row.number("segment_bytes")?,
             slot_keep_bytes: Some(row.number("slot_keep_mb")? << 20)
                 .filter(|_| row.words("slot_keep_mb").is_ok_and(|text| text != "-1")),
-            receiver: receiver.as_ref().map(ReceiverState::of).transpose()?,
+            receiver: receiver.as_ref().map(ReceiverState::from_row).transpose()?,
             logical_slots: slots.iter().map(|row| row.words("name")).collect::<Result<_, _>>()?,
             base_backups: row.number("backups")?,
             data_directory: row.words("data")?,
@@ -162,7 +162,7 @@ impl ServerState {
 }
 
 impl ReceiverState {
-    fn of(row: &NodeRow) -> Result<Self, RollingError> {
+    fn from_row(row: &NodeRow) -> Result<Self, RollingError> {
         Ok(Self {
             is_streaming: row.words("status")? == "streaming",
             host: row.words("host")?,
@@ -182,7 +182,7 @@ impl ReceiverState {
                 && (*host == self.host || {
                     let own = addresses(&self.host, self.port);
                     !host.starts_with('/')
-                        && addresses(host, *port).iter().any(|of| own.contains(of))
+                        && addresses(host, *port).iter().any(|address| own.contains(address))
                 })
         })
     }

@@ -14,7 +14,7 @@ pub(crate) struct ReplicaTree {
 
 impl ReplicaTree {
     /// The tree that running nodes report.
-    pub(crate) fn of(survey: &Survey, sites: &[NodeSite]) -> Result<Self, RollingError> {
+    pub(crate) fn new(survey: &Survey, sites: &[NodeSite]) -> Result<Self, RollingError> {
         let Some(primary) = survey.primary()? else {
             return Err(RollingError::State {
                 message: "no node takes writes".to_owned(),
@@ -27,10 +27,11 @@ impl ReplicaTree {
                 continue;
             }
             let receiver = node.server.as_ref().and_then(|server| server.receiver.as_ref());
-            let found = receiver.and_then(|receiver| sites.iter().find(|of| receiver.is_from(of)));
+            let found =
+                receiver.and_then(|receiver| sites.iter().find(|site| receiver.is_from(site)));
             let upstream = match (&site.config.upstream, found, receiver) {
                 (Some(upstream), _, _) => upstream.clone(),
-                (None, Some(of), _) if of.name() != node.name => of.name().to_owned(),
+                (None, Some(item), _) if item.name() != node.name => item.name().to_owned(),
                 (None, _, Some(receiver)) => {
                     let (host, port) = (&receiver.host, receiver.port);
                     return Err(RollingError::State {
@@ -67,7 +68,10 @@ impl ReplicaTree {
     }
 
     pub(crate) fn upstream(&self, node: &str) -> Option<&str> {
-        self.upstreams.iter().find(|(of, _)| of == node).map(|(_, upstream)| &**upstream)
+        self.upstreams
+            .iter()
+            .find(|(upstream, _)| upstream == node)
+            .map(|(_, upstream)| &**upstream)
     }
 
     /// How many steps the primary is away; `None`: it is not reached.
@@ -103,7 +107,8 @@ mod tests {
     use super::*;
 
     fn topology(upstreams: &[(&str, &str)]) -> ReplicaTree {
-        let upstreams = upstreams.iter().map(|(node, of)| ((*node).to_owned(), (*of).to_owned()));
+        let upstreams =
+            upstreams.iter().map(|(node, upstream)| ((*node).to_owned(), (*upstream).to_owned()));
         ReplicaTree { primary: "n1".to_owned(), upstreams: upstreams.collect() }
     }
 

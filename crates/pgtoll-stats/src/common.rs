@@ -48,7 +48,7 @@ pub fn beside_others(shapes: &[Vec<Vec<Trio>>]) -> Vec<Vec<Vec<Trio>>> {
 /// The log costs of treatment, baseline and twin in a round, about their mean.
 fn log_costs(slices: &[Trio]) -> Option<[f64; 3]> {
     let sum = |part: fn(&Trio) -> f64| slices.iter().map(part).sum::<f64>().ln();
-    let logs = [sum(|of| of.treatment), sum(|of| of.baseline), sum(|of| of.twin)];
+    let logs = [sum(|item| item.treatment), sum(|item| item.baseline), sum(|item| item.twin)];
     let mean = logs.iter().sum::<f64>() / 3.0;
     mean.is_finite().then(|| logs.map(|log| log - mean))
 }
@@ -77,19 +77,20 @@ mod tests {
         rounds.iter().map(slices).collect()
     }
 
-    fn ratios(of: &Trio) -> [f64; 2] {
-        [of.treatment / (of.baseline * of.twin).sqrt(), of.twin / of.baseline]
+    fn ratios(trio: &Trio) -> [f64; 2] {
+        [trio.treatment / (trio.baseline * trio.twin).sqrt(), trio.twin / trio.baseline]
     }
 
     #[test]
     fn what_all_share_is_gone_and_what_one_has_stays() {
         let luck = [[1.0, 1.3, 0.8], [1.1, 0.9, 1.4]];
-        let of = |own: f64, cost: f64| {
+        let pick = |own: f64, cost: f64| {
             shape(&luck.map(|[treatment, baseline, twin]| {
                 [cost * own * treatment, cost * baseline, cost * twin]
             }))
         };
-        let shapes = [of(1.2, 5.0), of(1.0, 1.0), of(1.0, 20.0), of(1.0, 3.0), of(1.0, 0.1)];
+        let shapes =
+            [pick(1.2, 5.0), pick(1.0, 1.0), pick(1.0, 20.0), pick(1.0, 3.0), pick(1.0, 0.1)];
         let freed = beside_others(&shapes);
         assert_eq!(freed.len(), 5);
         for round in &freed[0] {

@@ -311,7 +311,9 @@ mod tests {
         let before = Options { widening: 1.4, ..options(1, 300) };
         let before = paired_ratio(&rounds, &before).unwrap();
         let after = plain.clone().widened(1.4);
-        let bounds = |of: &Estimate| [of.lower, of.upper, of.total_lower, of.total_upper];
+        let bounds = |estimate: &Estimate| {
+            [estimate.lower, estimate.upper, estimate.total_lower, estimate.total_upper]
+        };
         for (one, other) in bounds(&before).into_iter().zip(bounds(&after)) {
             assert!((one / other - 1.0).abs() < 1e-12, "{before:?} {after:?}");
         }
@@ -369,13 +371,13 @@ mod tests {
         let options = options(1, 300);
         let estimate = paired_ratio(&Experiment::default().rounds(3), &options).unwrap();
         let sd = sample_sd(&estimate.round_log_ratios).unwrap();
-        let of = |rounds: u32| {
+        let pick = |rounds: u32| {
             let rounds = f64::from(rounds);
             t_quantile(0.95, rounds - 1.0) * sd / rounds.sqrt()
         };
         for target in [0.02, 0.01, 0.003, 0.0004] {
             let rounds = estimate.rounds_needed(&options, target).unwrap();
-            assert!(of(rounds) <= target && of(rounds - 1) > target, "{target}: {rounds}");
+            assert!(pick(rounds) <= target && pick(rounds - 1) > target, "{target}: {rounds}");
         }
         assert_eq!(estimate.rounds_needed(&options, estimate.half_width), Some(6));
         assert_eq!(estimate.rounds_needed(&options, f64::INFINITY), Some(6));

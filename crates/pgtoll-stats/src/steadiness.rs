@@ -138,8 +138,8 @@ pub fn outlier_shares(rounds: &[Round]) -> Option<OutlierShares> {
     let fences = outer_fences(centered.iter().flatten().copied().collect())?;
     // Not a number, which is how a slice without a rate comes here, is in no range.
     let beyond = |value: f64| !fences.contains(&value);
-    let count = |of: fn(bool, bool) -> bool| {
-        centered.iter().filter(|pair| of(beyond(pair[0]), beyond(pair[1]))).count()
+    let count = |flag: fn(bool, bool) -> bool| {
+        centered.iter().filter(|pair| flag(beyond(pair[0]), beyond(pair[1]))).count()
     };
     (centered.len() >= 4).then(|| OutlierShares {
         treatment: count(|treatment, _| treatment),
@@ -367,10 +367,10 @@ mod tests {
         #[test]
         fn swapped_arms_mirror_the_trend(rounds in any_rounds()) {
             let (there, back) = (trend(&rounds), trend(&swapped(&rounds)));
-            prop_assert_eq!(there.map(|of| of.drift.correlation), back.map(|of| -of.drift.correlation));
-            let there = outlier_shares(&rounds).map(|of| (of.treatment, of.baseline, of.p_value));
+            prop_assert_eq!(there.map(|item| item.drift.correlation), back.map(|back| -back.drift.correlation));
+            let there = outlier_shares(&rounds).map(|outlier_share| (outlier_share.treatment, outlier_share.baseline, outlier_share.p_value));
             let back = outlier_shares(&swapped(&rounds));
-            prop_assert_eq!(there, back.map(|of| (of.baseline, of.treatment, of.p_value)));
+            prop_assert_eq!(there, back.map(|back| (back.baseline, back.treatment, back.p_value)));
         }
 
         #[test]

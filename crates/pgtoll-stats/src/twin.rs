@@ -60,8 +60,9 @@ pub fn ratio_beside_twin(
         paired_ratio(&paired(rounds, Trio::twin_beside_baseline), &few)?.round_log_ratios;
     let round_log_ratios = estimate.round_log_ratios;
     let theta = mean(&round_log_ratios).ok_or(EstimateError::NoRounds)?;
-    let own: f64 = round_log_ratios.iter().map(|of| (of - theta).powi(2)).sum();
-    let of_twin: f64 = twin_log_ratios.iter().map(|of| of.powi(2)).sum();
+    let own: f64 =
+        round_log_ratios.iter().map(|round_log_ratio| (round_log_ratio - theta).powi(2)).sum();
+    let of_twin: f64 = twin_log_ratios.iter().map(|twin_log_ratio| twin_log_ratio.powi(2)).sum();
     let count = as_float(round_log_ratios.len());
     let pooled_freedom = 2.0 * count - 1.0;
     let pooled = (own + of_twin * TREATMENT_VARIANCE / TWIN_VARIANCE) / pooled_freedom;
@@ -205,7 +206,7 @@ mod tests {
     }
 
     fn differing(shapes: &[TwinComparison]) -> Vec<bool> {
-        let p_values: Vec<f64> = shapes.iter().map(|of| of.p_value).collect();
+        let p_values: Vec<f64> = shapes.iter().map(|shape| shape.p_value).collect();
         adjusted_p_values(&p_values).into_iter().map(|p| p <= 0.05).collect()
     }
 

@@ -72,20 +72,20 @@ impl StoreClient {
 /// What is wrong with the server's certificate, if that is what failed.
 fn certificate_error(error: &HttpError) -> Option<CertificateError> {
     let mut cause = error.source();
-    while let Some(of) = cause {
-        if let Some(rustls::Error::InvalidCertificate(why)) = tls_error(of) {
+    while let Some(item) = cause {
+        if let Some(rustls::Error::InvalidCertificate(why)) = tls_error(item) {
             return Some(why.clone());
         }
-        cause = of.source();
+        cause = item.source();
     }
     None
 }
 
 /// An error of TLS, also inside of errors of I/O, which are not the causes of what they hold.
-fn tls_error<'a>(of: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
-    match of.downcast_ref::<io::Error>() {
+fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
+    match error.downcast_ref::<io::Error>() {
         Some(outer) => tls_error(outer.get_ref()?),
-        None => of.downcast_ref(),
+        None => error.downcast_ref(),
     }
 }
 

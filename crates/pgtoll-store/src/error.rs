@@ -122,7 +122,7 @@ impl StoreError {
     }
 
     /// What the client says about this object.
-    pub(crate) fn of(url: &StoreUrl, error: &object_store::Error) -> Self {
+    pub(crate) fn classify(url: &StoreUrl, error: &object_store::Error) -> Self {
         let url = url.clone();
         let text = detail_of(error);
         let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
@@ -183,12 +183,12 @@ fn in_words(detail: &str) -> String {
 fn detail_of(error: &object_store::Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
-    while let Some(of) = cause {
-        let more = of.to_string();
+    while let Some(item) = cause {
+        let more = item.to_string();
         if !text.contains(&more) {
             text = format!("{text}: {more}");
         }
-        cause = of.source();
+        cause = item.source();
     }
     text
 }
@@ -198,7 +198,7 @@ fn detail_of(error: &object_store::Error) -> String {
 fn short(text: &str) -> String {
     let between = |from: &str, to: &str| {
         let (_, rest) = text.split_once(from)?;
-        Some(rest.split_once(to)?.0.trim().to_owned()).filter(|of| !of.is_empty())
+        Some(rest.split_once(to)?.0.trim().to_owned()).filter(|item| !item.is_empty())
     };
     let code = between("<Code>", "</Code>");
     // Azure has a request's number in further lines.

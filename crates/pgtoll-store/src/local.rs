@@ -55,7 +55,7 @@ pub(crate) fn put(url: &StoreUrl, bytes: &[u8], new: bool) -> Result<bool, Store
     let path = path_of(url);
     let write = || -> io::Result<()> {
         fs::create_dir_all(path.parent().unwrap_or(Path::new("/")))?;
-        let mut draft = Draft::of(&path)?;
+        let mut draft = Draft::from_path(&path)?;
         draft.write_all(bytes)?;
         draft.share()?;
         if new { draft.publish_new() } else { draft.replace() }.map(drop)

@@ -56,7 +56,7 @@ impl Remote {
                 );
                 let builder = builder.with_bucket_name(url.bucket()).with_retry(retries());
                 let builder = builder.with_http_connector(StoreConnector::default());
-                builder.build().map(|of| Arc::new(of) as _)
+                builder.build().map(|build| Arc::new(build) as _)
             }
             StoreScheme::Azure => {
                 let builder = variables.iter().fold(
@@ -68,7 +68,7 @@ impl Remote {
                 );
                 let builder = builder.with_container_name(url.bucket()).with_retry(retries());
                 let builder = builder.with_http_connector(StoreConnector::default());
-                builder.build().map(|of| Arc::new(of) as _)
+                builder.build().map(|build| Arc::new(build) as _)
             }
             StoreScheme::S3 | StoreScheme::File => {
                 refuse_profile(url, variables)?;
@@ -81,10 +81,10 @@ impl Remote {
                     });
                 let builder = builder.with_bucket_name(url.bucket()).with_retry(retries());
                 let builder = builder.with_http_connector(StoreConnector::default());
-                builder.build().map(|of| Arc::new(of) as _)
+                builder.build().map(|build| Arc::new(build) as _)
             }
         };
-        let store = store.map_err(|error| StoreError::of(url, &error))?;
+        let store = store.map_err(|error| StoreError::classify(url, &error))?;
         Ok(Self { store, io, interrupt: interrupt.clone(), budget: Arc::clone(budget) })
     }
 
@@ -95,7 +95,7 @@ impl Remote {
             let prefix = (!at.key().is_empty()).then_some(&key);
             let listed = store.list(prefix);
             let objects = listed.map_ok(|meta| stored(&at, &meta)).try_collect::<Vec<_>>().await;
-            objects.map_err(|error| StoreError::of(&at, &error))
+            objects.map_err(|error| StoreError::classify(&at, &error))
         })
     }
 
@@ -103,7 +103,7 @@ impl Remote {
         let (store, at, key) = (Arc::clone(&self.store), url.clone(), key_of(url)?);
         self.answer(url, async move {
             let found = store.head(&key).await;
-            found.map(|meta| stored(&at, &meta)).map_err(|error| StoreError::of(&at, &error))
+            found.map(|meta| stored(&at, &meta)).map_err(|error| StoreError::classify(&at, &error))
         })
     }
 
@@ -115,7 +115,7 @@ impl Remote {
             match store.put_opts(&key, payload, mode.into()).await {
                 Ok(_) => Ok(true),
                 Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) if new => Ok(false),
-                Err(error) => Err(StoreError::of(&at, &error)),
+                Err(error) => Err(StoreError::classify(&at, &error)),
             }
         })
     }
@@ -191,7 +191,7 @@ async fn fetch(
     bytes: &mut Vec<u8>,
 ) -> Result<(), StoreError> {
     let url = || object.url.clone();
-    let failed = |error| StoreError::of(&object.url, &error);
+    let failed = |error| StoreError::classify(&object.url, &error);
     let is_whole = range == (0..object.bytes);
     let options = GetOptions {
         range: (!is_whole).then(|| GetRange::Bounded(range.clone())),

@@ -163,7 +163,7 @@ impl FromStr for StoreUrl {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let wrong_scheme = || StoreUrlError::Scheme(without_secrets(text));
         let (scheme, rest) = text.split_once("://").ok_or_else(wrong_scheme)?;
-        let found = StoreScheme::ALL.into_iter().find(|of| of.name() == scheme);
+        let found = StoreScheme::ALL.into_iter().find(|item| item.name() == scheme);
         let scheme = found.ok_or_else(wrong_scheme)?;
         let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
         if bucket.contains(['@', ':', '?']) || scheme != StoreScheme::File && key.contains('?') {
@@ -209,7 +209,7 @@ mod tests {
     fn check(text: &str, expected: Result<(StoreScheme, &str, &str), &str>) {
         let found: Result<StoreUrl, _> = text.parse();
         let found = found.map_err(|error| error.to_string());
-        let found = found.as_ref().map(|of| (of.scheme(), of.bucket(), of.key()));
+        let found = found.as_ref().map(|item| (item.scheme(), item.bucket(), item.key()));
         assert_eq!(found.map_err(String::as_str), expected, "{text}");
     }
 

@@ -16,7 +16,7 @@ fn files_are_listed_read_and_written_under_a_condition() {
     assert!(!store.put_new(&prefix.join("a/b/1.json"), b"[]").unwrap());
     store.put(&prefix.join("a/2.json"), b"[1]").unwrap();
     let listed = store.list(&prefix).unwrap();
-    let names: Vec<&str> = listed.iter().map(|of| prefix.below(&of.url).unwrap()).collect();
+    let names: Vec<&str> = listed.iter().map(|listed| prefix.below(&listed.url).unwrap()).collect();
     assert_eq!(names, ["a/2.json", "a/b/1.json"]);
     assert_eq!(store.read(&prefix.join("a/b/1.json"), 10).unwrap(), b"{}");
     let missing = store.head(&prefix.join("a/3.json")).unwrap_err();

@@ -35,7 +35,7 @@ fn an_object_is_read_in_ranges_and_is_what_it_was() {
         store.reader(&object).unwrap().read_to_end(&mut read).unwrap();
         assert!(read == content(bytes), "{bytes}");
     }
-    let gets = server.requests().iter().filter(|of| of.starts_with("GET")).count();
+    let gets = server.requests().iter().filter(|request| request.starts_with("GET")).count();
     assert_eq!(gets, 1 + 1 + 3);
 }
 
@@ -60,7 +60,7 @@ fn small_objects_are_read_at_the_same_time_and_come_in_order() {
     let read = store.read_each(&objects, 99).unwrap();
     assert!(read.iter().enumerate().all(|(at, bytes)| *bytes == content(at)));
     // One request each.
-    assert_eq!(server.requests().iter().filter(|of| !of.ends_with("/b")).count(), 100);
+    assert_eq!(server.requests().iter().filter(|request| !request.ends_with("/b")).count(), 100);
     let long = store.read_each(&objects, 98).unwrap_err();
     assert_eq!(long.to_string(), "s3://b/p/99: longer than 98 bytes");
     server.put("b/p/50", b"another");
@@ -79,7 +79,7 @@ fn throttling_and_a_connection_that_ends_in_the_body_are_survived() {
         let mut read = Vec::new();
         store.reader(&object).unwrap().read_to_end(&mut read).unwrap();
         assert!(read == content(9 << 20), "{fault:?}");
-        let gets = server.requests().iter().filter(|of| of.starts_with("GET")).count();
+        let gets = server.requests().iter().filter(|request| request.starts_with("GET")).count();
         assert!(gets >= 4, "{fault:?}: {gets} requests");
     }
 }

@@ -20,7 +20,7 @@ pub(crate) struct FilePlace {
 impl FilePlace {
     /// Finds the directory of `path`. A symbolic link on the way is followed if root or the caller
     /// owns it; any other link is an error of kind [`io::ErrorKind::PermissionDenied`].
-    pub(crate) fn of(path: &Path) -> io::Result<Self> {
+    pub(crate) fn from_path(path: &Path) -> io::Result<Self> {
         let name = path.file_name().ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidInput, "the path does not end in a file's name")
         })?;

@@ -26,8 +26,8 @@ pub struct Draft {
 
 impl Draft {
     /// A draft of the file `path`. Nothing has that name because of it yet.
-    pub fn of(path: &Path) -> io::Result<Self> {
-        Self::at(FilePlace::of(path)?)
+    pub fn from_path(path: &Path) -> io::Result<Self> {
+        Self::at(FilePlace::from_path(path)?)
     }
 
     fn at(place: FilePlace) -> io::Result<Self> {
@@ -110,7 +110,7 @@ fn random() -> u64 {
 /// Writes a file that only its owner may read (state, undo data, journals): complete, mode 0600, in
 /// place of what has that name.
 pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut draft = Draft::of(path)?;
+    let mut draft = Draft::from_path(path)?;
     draft.write_all(content)?;
     draft.replace().map(drop)
 }
@@ -118,7 +118,7 @@ pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
 /// Makes a file that only its owner may read and that grows while it is written: a name that is taken is an
 /// error of kind [`io::ErrorKind::AlreadyExists`], unless it is a character device of root (`/dev/null`).
 pub fn create_private(path: &Path) -> io::Result<File> {
-    let place = FilePlace::of(path)?;
+    let place = FilePlace::from_path(path)?;
     let flags = OFlag::O_WRONLY | OFlag::O_NOFOLLOW | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
     let new = flags | OFlag::O_CREAT | OFlag::O_EXCL;
     let mode = Mode::S_IRUSR | Mode::S_IWUSR;
@@ -146,7 +146,7 @@ pub fn append_private(path: &Path, content: &[u8]) -> io::Result<()> {
 
 /// Opens a file as [`append_private`] does, for a process that becomes another user before it writes.
 pub fn open_append_private(path: &Path) -> io::Result<File> {
-    let place = FilePlace::of(path)?;
+    let place = FilePlace::from_path(path)?;
     let flags = OFlag::O_WRONLY | OFlag::O_APPEND | OFlag::O_CREAT | OFlag::O_NONBLOCK;
     let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
     let mode = Mode::S_IRUSR | Mode::S_IWUSR;
@@ -175,7 +175,7 @@ pub fn write_output(path: &Path, content: &[u8]) -> io::Result<()> {
 const LINKS_MAX: u32 = 40;
 
 fn write_output_through(path: &Path, content: &[u8], links_left: u32) -> io::Result<()> {
-    let place = FilePlace::of(path)?;
+    let place = FilePlace::from_path(path)?;
     let found = place.found()?;
     let Some(found) = found else { return write_new(place, content) };
     if !is_trusted(&found) && place.is_shared()? {
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn an_unpublished_draft_leaves_nothing() {
         let directory = tempfile::tempdir().unwrap();
-        let mut draft = Draft::of(&directory.path().join("state")).unwrap();
+        let mut draft = Draft::from_path(&directory.path().join("state")).unwrap();
         draft.write_all(b"half").unwrap();
         drop(draft);
         assert!(names(directory.path()).is_empty());
@@ -282,12 +282,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lock");
         fs::write(&path, "other").unwrap();
-        let refused = Draft::of(&path).unwrap().publish_new().unwrap_err();
+        let refused = Draft::from_path(&path).unwrap().publish_new().unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(fs::read_to_string(&path).unwrap(), "other");
         assert_eq!(names(directory.path()), ["lock"]);
         fs::remove_file(&path).unwrap();
-        let file = Draft::of(&path).unwrap().publish_new().unwrap();
+        let file = Draft::from_path(&path).unwrap().publish_new().unwrap();
         assert_eq!(file.metadata().unwrap().ino(), fs::metadata(&path).unwrap().ino());
         assert_eq!(names(directory.path()), ["lock"]);
     }

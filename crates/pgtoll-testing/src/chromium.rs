@@ -152,21 +152,23 @@ impl Page<'_> {
     /// What was sent over a network since the page was loaded, the page itself included.
     pub fn requests(&self) -> Vec<String> {
         let requests = self.events("Network.requestWillBeSent");
-        requests.map(|of| of["request"]["url"].to_string()).collect()
+        requests.map(|request| request["request"]["url"].to_string()).collect()
     }
 
     /// What the page and the browser complained about since the page was loaded.
     pub fn complaints(&self) -> Vec<String> {
         let is_serious = |level: &Value| level == "error" || level == "warning";
-        let console = self.events("Runtime.consoleAPICalled").filter(|of| is_serious(&of["type"]));
-        let log = self.events("Log.entryAdded").filter(|of| is_serious(&of["entry"]["level"]));
+        let console =
+            self.events("Runtime.consoleAPICalled").filter(|event| is_serious(&event["type"]));
+        let log =
+            self.events("Log.entryAdded").filter(|event| is_serious(&event["entry"]["level"]));
         let thrown = self.events("Runtime.exceptionThrown");
         console.chain(log).chain(thrown).map(Value::to_string).collect()
     }
 
     fn events(&self, method: &str) -> impl Iterator<Item = &Value> {
-        let of_method = self.browser.events.iter().filter(move |of| of["method"] == method);
-        of_method.map(|of| &of["params"])
+        let of_method = self.browser.events.iter().filter(move |event| event["method"] == method);
+        of_method.map(|item| &item["params"])
     }
 
     /// The page as PNG, from its top to so many pixels below it, or all of it; scaled.

@@ -115,7 +115,7 @@ impl ObjectServer {
                 state.connections.fetch_add(1, Ordering::SeqCst);
                 // Head and body are written one after the other.
                 stream.set_nodelay(true).unwrap();
-                let tls = tls.as_ref().map(|of| ServerConnection::new(Arc::clone(of)).unwrap());
+                let tls = tls.as_ref().map(|tls| ServerConnection::new(Arc::clone(tls)).unwrap());
                 thread::spawn(move || match tls {
                     Some(tls) => state.answer_all(StreamOwned::new(tls, stream)),
                     None => state.answer_all(stream),
@@ -224,7 +224,7 @@ impl State {
 
     fn put_made(&self, path: &str, content: Arc<dyn MadeObject>) {
         let mut objects = self.objects.lock().unwrap();
-        let version = objects.get(path).map_or(1, |of| of.version + 1);
+        let version = objects.get(path).map_or(1, |object| object.version + 1);
         objects.insert(path.to_owned(), Stored { content, version });
     }
 
@@ -259,7 +259,7 @@ impl State {
             "GET" | "HEAD" => self.get(request, path, to),
             "PUT" => {
                 let has = |name: &str, value: &str| {
-                    request.headers.get(name).is_some_and(|of| of == value)
+                    request.headers.get(name).is_some_and(|header| header == value)
                 };
                 // The second one is Google's.
                 let is_new = has("if-none-match", "*") || has("x-goog-if-generation-match", "0");
@@ -296,7 +296,7 @@ impl State {
             return failed(to, "412 Precondition Failed", "PreconditionFailed");
         }
         let all = stored.content.bytes();
-        let range = request.headers.get("range").and_then(|of| range_of(of, all));
+        let range = request.headers.get("range").and_then(|header| range_of(header, all));
         let (from, end) = range.unwrap_or((0, all));
         let status = if range.is_some() { "206 Partial Content" } else { "200 OK" };
         let mut head = format!(
@@ -337,7 +337,7 @@ impl State {
         let entries: String = page
             .iter()
             .take(PAGE)
-            .map(|(path, of)| (form.entry)(&key(path), of.version, of.content.bytes()))
+            .map(|(path, page)| (form.entry)(&key(path), page.version, page.content.bytes()))
             .collect();
         let next = if is_cut { key(page[PAGE - 1].0) } else { String::new() };
         let xml = (form.page)(&entries, &next);
@@ -360,7 +360,7 @@ fn read_request(reader: &mut impl BufRead) -> Option<Request> {
         let Some((name, value)) = line.trim_end().split_once(':') else { break };
         headers.insert(name.to_ascii_lowercase(), value.trim().to_owned());
     }
-    let length = headers.get("content-length").and_then(|of| of.parse().ok()).unwrap_or(0);
+    let length = headers.get("content-length").and_then(|header| header.parse().ok()).unwrap_or(0);
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
     Some(Request { method, path, query, headers, body })
@@ -384,8 +384,8 @@ fn decoded(text: &str) -> String {
     let mut rest = text.as_bytes();
     while let [first, after @ ..] = rest {
         let hex = after.get(..2).filter(|_| *first == b'%');
-        let hex = hex.and_then(|of| std::str::from_utf8(of).ok());
-        let byte = hex.and_then(|of| u8::from_str_radix(of, 16).ok());
+        let hex = hex.and_then(|hex| std::str::from_utf8(hex).ok());
+        let byte = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok());
         bytes.push(byte.unwrap_or(*first));
         rest = if byte.is_some() { &after[2..] } else { after };
     }

@@ -75,7 +75,7 @@ impl Verified {
         let compared = (files, Some(data.control.system_identifier), checksums);
         let expected = self.compare_files(manifest, compared, &|_| true);
         let Some(expected) = expected.filter(|expected| !expected.is_empty()) else { return };
-        let all_bytes = expected.values().map(|of| of.bytes).sum();
+        let all_bytes = expected.values().map(|expected| expected.bytes).sum();
         let found = compare_directory(&data.path, &expected, settings, &mut |bytes| {
             progress(VerifyProgress { bytes, all_bytes })
         });

@@ -95,15 +95,17 @@ impl<'a> DirectoryVerification<'a> {
         wanted: &dyn Fn(RelFileLocator) -> bool,
     ) -> Self {
         let only_below = &settings.only_below;
-        let (files, beside) = Listing::of(&data.path, &data.control, only_below, wanted);
+        let (files, beside) = Listing::new(&data.path, &data.control, only_below, wanted);
         let Beside { temporary, mut foreign, unlisted, fingerprint } = beside;
         let mut incremental = backup::incremental_files(data, &mut foreign);
         if !incremental.is_empty() {
-            let listed: HashSet<RelFileLocator> = files.iter().map(|of| of.fork.relation).collect();
-            let is_below = |path: &Path| only_below.iter().any(|of| path.starts_with(of));
-            incremental.retain(|of| {
-                let is_meant = only_below.is_empty() || is_below(&of.path);
-                (is_meant || listed.contains(&of.relation)) && wanted(of.relation)
+            let listed: HashSet<RelFileLocator> =
+                files.iter().map(|file| file.fork.relation).collect();
+            let is_below =
+                |path: &Path| only_below.iter().any(|only_below| path.starts_with(only_below));
+            incremental.retain(|incremental| {
+                let is_meant = only_below.is_empty() || is_below(&incremental.path);
+                (is_meant || listed.contains(&incremental.relation)) && wanted(incremental.relation)
             });
         }
         let skips_rows = !settings.rows;
@@ -130,7 +132,7 @@ impl<'a> DirectoryVerification<'a> {
             fingerprint: 0,
             part,
             unit_files: settings.rate.map_or(UNIT_FILES, |_| 16),
-            maps: MapRule::of(data),
+            maps: MapRule::from_data(data),
             verified: Verified::default(),
         }
     }
@@ -629,11 +631,18 @@ pub(crate) mod tests {
             data.control.checkpoint = Lsn(0x0500_0000);
             data.control.last_checkpoint.redo = redo;
             data.backup_start = backup;
-            let of = verified(&data);
-            let suspicions = of.total().suspicions;
-            let all: Vec<_> = of.findings.into_iter().map(|of| (of.block, of.defect)).collect();
-            let visible = all.iter().filter(|(_, of)| of.is_of_visibility());
-            assert_eq!(suspicions, visible.map(|(_, of)| u64::from(of.blocks())).sum::<u64>());
+            let verified = verified(&data);
+            let suspicions = verified.total().suspicions;
+            let all: Vec<_> = verified
+                .findings
+                .into_iter()
+                .map(|finding| (finding.block, finding.defect))
+                .collect();
+            let visible = all.iter().filter(|(_, s)| s.is_of_visibility());
+            assert_eq!(
+                suspicions,
+                visible.map(|(_, visible)| u64::from(visible.blocks())).sum::<u64>()
+            );
             all
         };
         let (visible, alone) = (StaleClaim::Visible, StaleClaim::FrozenAlone);

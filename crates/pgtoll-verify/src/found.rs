@@ -110,10 +110,10 @@ pub struct RunningCounts {
 impl Verified {
     /// Everything that is wrong, in sums.
     pub fn total(&self) -> DefectCounts {
-        self.counts.values().fold(DefectCounts::default(), |sum, of| DefectCounts {
-            failures: sum.failures + of.failures,
-            suspicions: sum.suspicions + of.suspicions,
-            unverified: sum.unverified + of.unverified,
+        self.counts.values().fold(DefectCounts::default(), |sum, count| DefectCounts {
+            failures: sum.failures + count.failures,
+            suspicions: sum.suspicions + count.suspicions,
+            unverified: sum.unverified + count.unverified,
         })
     }
 
@@ -141,7 +141,7 @@ impl Verified {
     /// Adds what evidence says of blocks of which nothing wrong was found before.
     pub(super) fn add_evidence(&mut self, findings: impl IntoIterator<Item = BlockFinding>) {
         let known = |finding: &&BlockFinding| finding.defect.class() != FindingClass::Unverified;
-        let known = self.findings.iter().filter(known).map(|of| (of.fork, of.block));
+        let known = self.findings.iter().filter(known).map(|finding| (finding.fork, finding.block));
         let mut known: HashSet<(RelationFork, u32)> = known.collect();
         for finding in findings {
             if known.insert((finding.fork, finding.block)) {
@@ -174,7 +174,8 @@ impl Verified {
         }
         let has_name = |fork: &RelationFork| names.relation(fork.relation).is_some();
         let findings = std::mem::take(&mut self.findings);
-        let is_suspicion = |of: &BlockFinding| of.defect.class() == FindingClass::Suspicion;
+        let is_suspicion =
+            |finding: &BlockFinding| finding.defect.class() == FindingClass::Suspicion;
         self.findings = findings
             .into_iter()
             .filter(|finding| has_name(&finding.fork) || !is_suspicion(finding))
@@ -195,7 +196,7 @@ impl Verified {
         let counted = |finding: &BlockFinding| names?.heap_blocks(finding.fork.relation);
         let (kept, dropped): (Vec<_>, Vec<_>) = std::mem::take(&mut self.findings)
             .into_iter()
-            .partition(|of| !of.defect.is_of_visibility() || counted(of).is_some());
+            .partition(|item| !item.defect.is_of_visibility() || counted(item).is_some());
         self.findings = kept;
         for finding in dropped {
             let counts = self.counts.entry(finding.fork).or_default();

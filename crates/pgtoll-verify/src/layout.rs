@@ -14,41 +14,46 @@ pub(super) fn findings(
     // The files of a backup are copied one after the other while the server changes them.
     let is_backup = data.backup_start.is_some();
     let mut found = Vec::new();
-    of_forks(files, |of| check(of, &data.control, is_backup, &mut found));
+    of_forks(files, |item| check(item, &data.control, is_backup, &mut found));
     found
 }
 
 /// Main forks without a block: an index or a sequence always has one.
 pub(super) fn empty_ones(files: &Listing, mut each: impl FnMut(RelationFork)) {
-    of_forks(files.iter(), |of| {
-        if of[0].fork.number == ForkNumber::MAIN && of.iter().all(|file| file.bytes == 0) {
-            each(of[0].fork);
+    of_forks(files.iter(), |item| {
+        if item[0].fork.number == ForkNumber::MAIN && item.iter().all(|file| file.bytes == 0) {
+            each(item[0].fork);
         }
     });
 }
 
 /// The files of each fork together. There is one at least.
 fn of_forks(files: impl IntoIterator<Item = Listed>, mut each: impl FnMut(&[Listed])) {
-    let mut of: Vec<Listed> = Vec::new();
+    let mut listeds: Vec<Listed> = Vec::new();
     for file in files {
-        if of.first().is_some_and(|first| first.fork != file.fork) {
-            each(&of);
-            of.clear();
+        if listeds.first().is_some_and(|first| first.fork != file.fork) {
+            each(&listeds);
+            listeds.clear();
         }
-        of.push(file);
+        listeds.push(file);
     }
-    if !of.is_empty() {
-        each(&of);
+    if !listeds.is_empty() {
+        each(&listeds);
     }
 }
 
 /// What is cut off is left behind empty, so that only files up to the last one that is not count.
-fn check(of: &[Listed], control: &ControlFile, is_backup: bool, found: &mut Vec<BlockFinding>) {
+fn check(
+    listeds: &[Listed],
+    control: &ControlFile,
+    is_backup: bool,
+    found: &mut Vec<BlockFinding>,
+) {
     let block_bytes = u64::from(control.block_bytes);
     let full = block_bytes * u64::from(control.file_blocks);
-    let Some(last) = of.iter().rposition(|file| file.bytes > 0) else { return };
+    let Some(last) = listeds.iter().rposition(|file| file.bytes > 0) else { return };
     let mut next = 0;
-    for (place, file) in of[..=last].iter().enumerate() {
+    for (place, file) in listeds[..=last].iter().enumerate() {
         let segment = file.segment;
         let mut tell = |block: u64, layout: LayoutDefect| {
             let block = u32::try_from(block).unwrap_or(u32::MAX);

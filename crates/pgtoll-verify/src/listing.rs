@@ -54,9 +54,9 @@ pub(super) struct Listed {
 }
 
 impl From<&RelationFile> for Listed {
-    fn from(of: &RelationFile) -> Self {
-        let fork = RelationFork { relation: of.relation, number: of.name.fork };
-        Self { fork, segment: of.name.segment, bytes: of.bytes }
+    fn from(file: &RelationFile) -> Self {
+        let fork = RelationFork { relation: file.relation, number: file.name.fork };
+        Self { fork, segment: file.name.segment, bytes: file.bytes }
     }
 }
 
@@ -76,7 +76,7 @@ pub(super) struct Beside {
 impl Listing {
     /// Those of a data directory that are wanted: relations of which a file is at one of these
     /// paths or below (none: all), and that `wanted` takes.
-    pub(super) fn of(
+    pub(super) fn new(
         data: &Path,
         control: &ControlFile,
         only_below: &[PathBuf],
@@ -101,11 +101,13 @@ impl Listing {
         only_below: &[PathBuf],
         wanted: &dyn Fn(RelFileLocator) -> bool,
     ) {
-        files.sort_unstable_by_key(|of| (of.number, of.fork(), of.segment));
-        let is_all =
-            only_below.is_empty() || only_below.iter().any(|of| place.path.starts_with(of));
-        let is_any = is_all || only_below.iter().any(|of| of.parent() == Some(&place.path));
-        let is_below = |of: &Entry| is_all || only_below.contains(&place.path.join(of.name()));
+        files.sort_unstable_by_key(|file| (file.number, file.fork(), file.segment));
+        let is_all = only_below.is_empty()
+            || only_below.iter().any(|only_below| place.path.starts_with(only_below));
+        let is_any =
+            is_all || only_below.iter().any(|only_below| only_below.parent() == Some(&place.path));
+        let is_below =
+            |entry: &Entry| is_all || only_below.contains(&place.path.join(entry.name()));
         let begin = self.files.len();
         // What one file says is judged by the others: all of a relation are read, or none.
         for of_relation in files.chunk_by(|one, next| one.number == next.number) {
@@ -123,12 +125,12 @@ impl Listing {
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        self.files.iter().map(|of| of.bytes()).sum()
+        self.files.iter().map(|file| file.bytes()).sum()
     }
 
     /// How long the file is; `None`: there are not so many.
     pub(super) fn bytes_of(&self, file: usize) -> Option<u64> {
-        self.files.get(file).map(|of| of.bytes())
+        self.files.get(file).map(|file| file.bytes())
     }
 
     /// Behind all files.
@@ -152,10 +154,15 @@ impl Listing {
 
     /// All in their order.
     pub(super) fn iter(&self) -> impl Iterator<Item = Listed> + '_ {
-        let ends = self.directories.iter().skip(1).map(|of| of.begin).chain([self.files.len()]);
+        let ends = self
+            .directories
+            .iter()
+            .skip(1)
+            .map(|directory| directory.begin)
+            .chain([self.files.len()]);
         self.directories.iter().zip(ends).flat_map(|(directory, end)| {
             let files = self.files.get(directory.begin..end).unwrap_or_default();
-            files.iter().map(|of| of.listed(&directory.place))
+            files.iter().map(|file| file.listed(&directory.place))
         })
     }
 
@@ -163,15 +170,15 @@ impl Listing {
     pub(super) fn of_fork(&self, fork: RelationFork) -> Range<usize> {
         let RelationFork { relation, number: fork } = fork;
         let key = (relation.tablespace, relation.database);
-        let of = |of: &Directory| (of.place.tablespace, of.place.database);
-        let after = self.directories.partition_point(|directory| of(directory) <= key);
+        let pick = |directory: &Directory| (directory.place.tablespace, directory.place.database);
+        let after = self.directories.partition_point(|directory| pick(directory) <= key);
         let found = after.checked_sub(1).map(|at| &self.directories[at]);
-        let Some(directory) = found.filter(|directory| of(directory) == key) else { return 0..0 };
+        let Some(directory) = found.filter(|directory| pick(directory) == key) else { return 0..0 };
         let end = self.directories.get(after).map_or(self.files.len(), |next| next.begin);
         let files = &self.files[directory.begin..end];
         let key = (relation.rel_number, fork);
-        let first = files.partition_point(|of| (of.number, of.fork()) < key);
-        let count = files[first..].partition_point(|of| (of.number, of.fork()) == key);
+        let first = files.partition_point(|file| (file.number, file.fork()) < key);
+        let count = files[first..].partition_point(|file| (file.number, file.fork()) == key);
         let first = directory.begin + first;
         first..first + count
     }
@@ -180,20 +187,21 @@ impl Listing {
     pub(super) fn first_from(&self, fork: RelationFork, segment: u32) -> usize {
         let RelationFork { relation, number } = fork;
         let key = (relation.tablespace, relation.database);
-        let of = |of: &Directory| (of.place.tablespace, of.place.database);
-        let at = self.directories.partition_point(|directory| of(directory) < key);
+        let pick = |directory: &Directory| (directory.place.tablespace, directory.place.database);
+        let at = self.directories.partition_point(|directory| pick(directory) < key);
         let Some(directory) = self.directories.get(at) else { return self.files.len() };
-        if of(directory) != key {
+        if pick(directory) != key {
             return directory.begin;
         }
         let end = self.directories.get(at + 1).map_or(self.files.len(), |next| next.begin);
         let key = (relation.rel_number, number, segment);
         let files = &self.files[directory.begin..end];
-        directory.begin + files.partition_point(|of| (of.number, of.fork(), of.segment) < key)
+        directory.begin
+            + files.partition_point(|file| (file.number, file.fork(), file.segment) < key)
     }
 
     fn directory(&self, file: usize) -> &Directory {
-        let after = self.directories.partition_point(|of| of.begin <= file);
+        let after = self.directories.partition_point(|directory| directory.begin <= file);
         // Of empty directories with the same begin the last one has the file.
         &self.directories[after - 1]
     }
@@ -237,7 +245,7 @@ struct Taken<'a> {
 impl FileVisitor for Taken<'_> {
     fn file(
         &mut self,
-        of: &RelationDir,
+        dir: &RelationDir,
         name: RelationFileName,
         entry: &DirEntry,
         found: &Metadata,
@@ -249,7 +257,7 @@ impl FileVisitor for Taken<'_> {
             self.beside.foreign.push(entry.path());
         } else {
             // A sum: directories list their files in any order.
-            let own = fingerprint(of, name, found);
+            let own = fingerprint(dir, name, found);
             self.beside.fingerprint = self.beside.fingerprint.wrapping_add(own);
             self.files.push(Entry::new(name, found.len()));
         }
@@ -265,9 +273,9 @@ impl FileVisitor for Taken<'_> {
 }
 
 /// FNV-1a over whole numbers, mixed at the end. It has to stay: resume files hold it.
-fn fingerprint(of: &RelationDir, name: RelationFileName, found: &Metadata) -> u64 {
+fn fingerprint(dir: &RelationDir, name: RelationFileName, found: &Metadata) -> u64 {
     let numbers = [
-        u64::from(of.tablespace) << 32 | u64::from(of.database),
+        u64::from(dir.tablespace) << 32 | u64::from(dir.database),
         u64::from(name.number) << 32 | u64::from(name.segment),
         u64::from(name.fork.0),
         found.len(),

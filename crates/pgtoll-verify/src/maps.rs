@@ -27,7 +27,7 @@ pub(crate) enum MapRule {
 
 impl MapRule {
     /// What holds in this data directory, at rest.
-    pub(crate) fn of(data: &DataDirectory) -> Self {
+    pub(crate) fn from_data(data: &DataDirectory) -> Self {
         match data.backup_start {
             None if data.control.state == ClusterState::ShutDown => Self::Stopped,
             _ if !data.has_checksums() => Self::Never,
@@ -94,7 +94,7 @@ pub(crate) fn compare(rule: MapRule, page: &[u8], map: Option<MapBits>, rows: bo
     let lsn = PageHeader::read(page).map_or(Lsn(0), |header| header.lsn);
     let comparable = map.filter(|map| rule.compares(lsn, map.lsn));
     let bits = comparable.map_or(0, |map| map.bits);
-    let rows = (rows && (is_visible || bits & FROZEN != 0)).then(|| RowVisibility::of(page));
+    let rows = (rows && (is_visible || bits & FROZEN != 0)).then(|| RowVisibility::from_page(page));
     let rows = rows.flatten().unwrap_or_default();
     let is_stale = bits & VISIBLE != 0 && !is_visible;
     let claim = match (is_stale, bits & FROZEN != 0 && rows.some_unfrozen) {
@@ -265,11 +265,11 @@ mod tests {
     #[test]
     fn rows_are_not_looked_at_unless_asked_for() {
         let old = u64::from(OLD);
-        let of = |page: &[u8], map| compare(MapRule::Stopped, page, map, false).defect;
-        assert_eq!(of(&page(OLD, true, 900), Some(bits(3, old))), None);
+        let pick = |page: &[u8], map| compare(MapRule::Stopped, page, map, false).defect;
+        assert_eq!(pick(&page(OLD, true, 900), Some(bits(3, old))), None);
         let claim = StaleClaim::Visible;
         let expected = Defect::MapStale { blocks: 1, claim, since: None };
-        assert_eq!(of(&page(OLD, false, 900), Some(bits(3, old))), Some(expected));
+        assert_eq!(pick(&page(OLD, false, 900), Some(bits(3, old))), Some(expected));
     }
 
     #[test]
@@ -288,10 +288,10 @@ mod tests {
     #[test]
     fn ranges_grow_by_the_same_defect_alone() {
         let stale = |claim| Defect::MapStale { blocks: 1, claim, since: Some(REDO) };
-        let mut of = stale(StaleClaim::Visible);
-        assert!(of.extend(&stale(StaleClaim::Visible)));
-        assert!(!of.extend(&stale(StaleClaim::Frozen)) && !of.extend(&Defect::ZeroButVisible));
-        assert!(!of.extend(&Defect::PageVisible { blocks: 1 }));
-        assert_eq!(of.blocks(), 2);
+        let mut item = stale(StaleClaim::Visible);
+        assert!(item.extend(&stale(StaleClaim::Visible)));
+        assert!(!item.extend(&stale(StaleClaim::Frozen)) && !item.extend(&Defect::ZeroButVisible));
+        assert!(!item.extend(&Defect::PageVisible { blocks: 1 }));
+        assert_eq!(item.blocks(), 2);
     }
 }

@@ -238,7 +238,7 @@ impl RelationPages {
 
     /// Maps have a name that says so.
     fn kind(&self, page: &[u8]) -> String {
-        let kind = PageKind::of(page);
+        let kind = PageKind::from_page(page);
         match (kind, self.name.map(|name| name.fork)) {
             (PageKind::Heap | PageKind::Map, Some(ForkNumber::FSM)) => "fsm".to_owned(),
             (PageKind::Heap | PageKind::Map, Some(ForkNumber::VM)) => "vm".to_owned(),

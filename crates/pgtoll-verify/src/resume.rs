@@ -159,7 +159,7 @@ impl ResumeJournal {
         verified: &mut Verified,
     ) -> Result<Position, ResumeError> {
         let control = &data.control;
-        let of = Subject {
+        let subject = Subject {
             system_identifier: control.system_identifier,
             checkpoint: control.checkpoint,
             state: control.state.to_string(),
@@ -171,7 +171,7 @@ impl ResumeJournal {
         };
         let mut from = Position::default();
         if let Some(content) = self.found.take() {
-            if let Some(other) = content.of.difference(&of) {
+            if let Some(other) = content.of.difference(&subject) {
                 return Err(ResumeError::Other { path: self.path.clone(), of: other });
             }
             from = content.to;
@@ -184,7 +184,7 @@ impl ResumeJournal {
             verified.zeros = content.zeros;
             verified.unmapped = content.unmapped;
         }
-        self.of = Some(of);
+        self.of = Some(subject);
         // What cannot be written is better known before hours of reading than after.
         let written = self.try_write(verified, from);
         written.map_err(|source| ResumeError::Write { path: self.path.clone(), source })?;
@@ -204,19 +204,19 @@ impl ResumeJournal {
 
     /// The file is the old one or the new one, whatever happens meanwhile.
     fn try_write(&mut self, verified: &Verified, to: Position) -> io::Result<()> {
-        let Some(of) = self.of.clone() else { return Ok(()) };
+        let Some(item) = self.of.clone() else { return Ok(()) };
         let content = Content {
             schema: SCHEMA.to_owned(),
             pgtoll: env!("CARGO_PKG_VERSION").to_owned(),
-            of,
+            of: item,
             to,
             pages: verified.pages,
-            counts: verified.counts.iter().map(|(fork, of)| (*fork, *of)).collect(),
+            counts: verified.counts.iter().map(|(fork, count)| (*fork, *count)).collect(),
             findings: &verified.findings,
             zeros: &verified.zeros,
             unmapped: &verified.unmapped,
         };
-        let mut file = BufWriter::new(Draft::of(&self.path)?);
+        let mut file = BufWriter::new(Draft::from_path(&self.path)?);
         serde_json::to_writer(&mut file, &content)?;
         file.write_all(b"\n")?;
         file.into_inner().map_err(io::IntoInnerError::into_error)?.replace()?;

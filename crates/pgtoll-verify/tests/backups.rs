@@ -27,7 +27,8 @@ fn pages(blocks: std::ops::Range<u32>) -> Vec<u8> {
 
 fn incremental(blocks: &[u32], first: u32) -> Vec<u8> {
     let words = [0xd3ae_1f0d, u32::try_from(blocks.len()).unwrap(), 131_072];
-    let mut file: Vec<u8> = words.iter().chain(blocks).flat_map(|of| of.to_le_bytes()).collect();
+    let mut file: Vec<u8> =
+        words.iter().chain(blocks).flat_map(|item| item.to_le_bytes()).collect();
     if !blocks.is_empty() {
         file.resize(file.len().next_multiple_of(8192), 0);
     }
@@ -82,9 +83,14 @@ fn pages_are_found_at_their_blocks() {
         let found: Vec<_> = verified
             .findings
             .iter()
-            .map(|of| {
-                let is_invalid = matches!(of.defect, Defect::Invalid { .. });
-                (of.fork.relation.tablespace, of.fork.relation.rel_number, of.block, is_invalid)
+            .map(|finding| {
+                let is_invalid = matches!(finding.defect, Defect::Invalid { .. });
+                (
+                    finding.fork.relation.tablespace,
+                    finding.fork.relation.rel_number,
+                    finding.block,
+                    is_invalid,
+                )
             })
             .collect();
         let expected = [
@@ -140,8 +146,8 @@ proptest! {
         let files = [("base/5/INCREMENTAL.16384", incremental(&[1, 5], 0)), ("global/1", pages(0..1))];
         let mut tar = tar_of(&files);
         for (at, byte) in changes {
-            if let Some(of) = tar.get_mut(at) {
-                *of = byte;
+            if let Some(tar) = tar.get_mut(at) {
+                *tar = byte;
             }
         }
         let mut packed = pack(ending, &tar);

@@ -60,7 +60,7 @@ impl BlockChains {
 
     /// The records that make a block anew, the first of them with all of its page; `None`: the WAL has
     /// none such, or too many, or redo of one needs the page of another block.
-    pub fn of(&self, fork: RelationFork, block: BlockNumber) -> Option<&[Arc<NamedRecord>]> {
+    pub fn chain(&self, fork: RelationFork, block: BlockNumber) -> Option<&[Arc<NamedRecord>]> {
         let chain = self.blocks.get(&fork)?.get(&block)?;
         let is_complete = chain.is_whole && !chain.is_broken && !self.is_full;
         is_complete.then_some(&chain.records)
@@ -75,16 +75,16 @@ impl BlockChains {
         self.held_bytes += bytes;
         if self.held_bytes > HELD_BYTES_MAX {
             self.is_full = true;
-            self.blocks.values_mut().flat_map(BTreeMap::values_mut).for_each(|of| {
-                of.clear();
+            self.blocks.values_mut().flat_map(BTreeMap::values_mut).for_each(|item| {
+                item.clear();
             });
         }
     }
 }
 
 /// Redo of this record does not need what the block was before.
-fn is_base(of: &BlockReference) -> bool {
-    of.will_init || of.image.as_ref().is_some_and(|image| image.applies)
+fn is_base(reference: &BlockReference) -> bool {
+    reference.will_init || reference.image.as_ref().is_some_and(|image| image.applies)
 }
 
 impl Collect for BlockChains {
@@ -94,15 +94,15 @@ impl Collect for BlockChains {
         }
         let mut kept: Option<Arc<NamedRecord>> = None;
         let (mut added, mut dropped) = (0, 0);
-        for of in &parts.blocks {
-            let fork = RelationFork { relation: of.relation, number: of.fork };
-            let found = self.blocks.get_mut(&fork).and_then(|blocks| blocks.get_mut(&of.block));
+        for block in &parts.blocks {
+            let fork = RelationFork { relation: block.relation, number: block.fork };
+            let found = self.blocks.get_mut(&fork).and_then(|blocks| blocks.get_mut(&block.block));
             let Some(chain) = found else { continue };
-            if is_base(of) {
+            if is_base(block) {
                 dropped += chain.clear();
                 chain.is_whole = true;
             }
-            chain.is_broken |= record.redo_needs_other_page(of);
+            chain.is_broken |= record.redo_needs_other_page(block);
             let kept = kept.get_or_insert_with(|| Arc::new(named(record, parts)));
             let bytes = record.bytes.len() as u64;
             chain.records.push(Arc::clone(kept));
@@ -145,8 +145,9 @@ impl Collect for BlockChains {
 }
 
 fn named(record: &Record<'_>, parts: &Parts) -> NamedRecord {
-    let block =
-        |of: &BlockReference| (RelationFork { relation: of.relation, number: of.fork }, of.block);
+    let block = |reference: &BlockReference| {
+        (RelationFork { relation: reference.relation, number: reference.fork }, reference.block)
+    };
     NamedRecord {
         record: KeptRecord { at: record.at, end: record.end, bytes: record.bytes.to_vec() },
         xid: record.header.xid,
@@ -248,8 +249,8 @@ mod tests {
         assert_eq!(places(&all, 3), None);
     }
 
-    fn places(of: &BlockChains, block: u32) -> Option<Vec<u64>> {
-        Some(of.of(FORK, block)?.iter().map(|of| of.record.at.0).collect())
+    fn places(chains: &BlockChains, block: u32) -> Option<Vec<u64>> {
+        Some(chains.chain(FORK, block)?.iter().map(|item| item.record.at.0).collect())
     }
 
     #[test]

@@ -38,11 +38,11 @@ impl Archive {
                 return Err(WalReadError::NoSegments { path: path.clone() });
             }
         }
-        Self::of(found, timeline)
+        Self::new(found, timeline)
     }
 
     /// The same of segments in any order, wherever they are.
-    pub fn of(
+    pub fn new(
         segments: impl IntoIterator<Item = SegmentFile>,
         timeline: Option<u32>,
     ) -> Result<Self, WalReadError> {
@@ -111,7 +111,7 @@ pub fn files(path: &Path) -> Result<Vec<SegmentFile>, WalReadError> {
         if let Some(packing) = Packing::of_tar(path) {
             return tars::members(path, packing).map_err(read);
         }
-        let file = SegmentFile::of(path);
+        let file = SegmentFile::from_path(path);
         return Ok(vec![file.ok_or_else(|| WalReadError::NoSegments { path: path.to_owned() })?]);
     }
     let below = path.join("pg_wal");
@@ -129,7 +129,7 @@ pub fn files(path: &Path) -> Result<Vec<SegmentFile>, WalReadError> {
                         source,
                     })?);
                 }
-                None => files.extend(SegmentFile::of(entry.path())),
+                None => files.extend(SegmentFile::from_path(entry.path())),
             }
         }
     }

@@ -43,7 +43,7 @@ impl Default for Forks {
 
 impl Forks {
     #[inline]
-    pub(crate) fn of(&mut self, fork: RelationFork) -> &mut ForkTotals {
+    pub(crate) fn totals_mut(&mut self, fork: RelationFork) -> &mut ForkTotals {
         let recent =
             fork.relation.rel_number.wrapping_add(u32::from(fork.number.0)) as usize % RECENT;
         let mut place = self.recent[recent];
@@ -88,11 +88,11 @@ mod tests {
             for (number, database, fork) in named {
                 let relation = RelFileLocator { tablespace: 1663, database, rel_number: number };
                 let fork = RelationFork { relation, number: ForkNumber(fork) };
-                forks.of(fork).amount.records += 1;
+                forks.totals_mut(fork).amount.records += 1;
                 *expected.entry(fork).or_insert(0) += 1;
             }
             let found: BTreeMap<RelationFork, u64> =
-                forks.iter().map(|(fork, of)| (*fork, of.amount.records)).collect();
+                forks.iter().map(|(fork, item)| (*fork, item.amount.records)).collect();
             prop_assert_eq!(found, expected);
         }
     }

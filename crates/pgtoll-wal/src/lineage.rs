@@ -20,7 +20,7 @@ pub struct Lineage {
 impl Lineage {
     /// Of the timeline of a cluster's last checkpoint, by its history file in `pg_wal` or, where it
     /// is not there, in one of these directories. Without that file only the last timeline is known.
-    pub fn of(data: &DataDirectory, more: &[PathBuf]) -> Self {
+    pub fn new(data: &DataDirectory, more: &[PathBuf]) -> Self {
         let last = data.control.last_checkpoint.timeline;
         let name = format!("{last:08X}.history");
         let own = data.path.join("pg_wal");
@@ -37,7 +37,7 @@ impl Lineage {
 
     /// Where the server left this timeline; `None`: it is none of those that lead here.
     pub fn end_of(&self, timeline: u32) -> Option<Lsn> {
-        self.timelines.iter().find(|(of, _)| *of == timeline).map(|(_, end)| *end)
+        self.timelines.iter().find(|(item, _)| *item == timeline).map(|(_, end)| *end)
     }
 
     /// The timeline whose name the segment with this number has: the segment in which a server leaves
@@ -58,7 +58,7 @@ fn line(text: &str) -> Option<(u32, Lsn)> {
 /// checkpoint, on the timelines that lead there, in the order of the WAL. None where the segment of
 /// the checkpoint is missing.
 pub fn checkpoint_segments(data: &DataDirectory) -> Result<Vec<SegmentFile>, WalReadError> {
-    checkpoint_segments_with(data, &Lineage::of(data, &[]), &[])
+    checkpoint_segments_with(data, &Lineage::new(data, &[]), &[])
 }
 
 /// As [`checkpoint_segments`], with segments of other places too: archives, tars, files, compressed
@@ -90,7 +90,7 @@ pub fn segments_up_to(
 /// later use. None where the segment of the place is missing.
 pub fn segments_around(data: &DataDirectory, place: Lsn) -> Result<Vec<SegmentFile>, WalReadError> {
     let middle = place.0 / segment_bytes(data);
-    let mut found = on_lineage(data, &Lineage::of(data, &[]), &[])?;
+    let mut found = on_lineage(data, &Lineage::new(data, &[]), &[])?;
     let first = middle.saturating_add(1).saturating_sub(count_before(&found, middle));
     let behind = found.split_off(&middle.saturating_add(1));
     let follows = (middle.saturating_add(1)..).zip(behind);
@@ -137,8 +137,8 @@ fn own_segments(directory: &Path) -> Result<Vec<SegmentFile>, WalReadError> {
     let read = |source| WalReadError::Read { path: directory.to_owned(), source };
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).map_err(read)? {
-        let file = SegmentFile::of(&entry.map_err(read)?.path());
-        let is_own = |of: &SegmentFile| of.packing == Packing::Plain && !of.name.is_partial;
+        let file = SegmentFile::from_path(&entry.map_err(read)?.path());
+        let is_own = |file: &SegmentFile| file.packing == Packing::Plain && !file.name.is_partial;
         found.extend(file.filter(is_own));
     }
     Ok(found)

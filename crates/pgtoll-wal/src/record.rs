@@ -143,41 +143,41 @@ fn kind_of(end: &End) -> WalEndKind {
 }
 
 fn managers(statistics: &WalStatistics) -> Vec<WalOfKind> {
-    let of = |manager| {
+    let pick = |manager| {
         let name =
             manager_name(manager).map_or_else(|| format!("custom{manager:03}"), str::to_owned);
         WalOfKind { name, amount: statistics.of_manager(manager) }
     };
-    (0..=u8::MAX).map(of).filter(|of| of.amount.records > 0).collect()
+    (0..=u8::MAX).map(pick).filter(|item| item.amount.records > 0).collect()
 }
 
 fn types(statistics: &WalStatistics, major: u32) -> Vec<WalOfKind> {
     let all = statistics.types();
-    all.map(|(kind, of)| WalOfKind { name: kind.name(major), amount: of }).collect()
+    all.map(|(kind, item)| WalOfKind { name: kind.name(major), amount: item }).collect()
 }
 
 fn compressions(statistics: &WalStatistics) -> BTreeMap<String, WalImages> {
     let name = |kind: Option<Compression>| kind.map_or("none", Compression::name);
-    let used = statistics.compressions().filter(|(_, of)| of.images > 0);
-    used.map(|(kind, of)| (name(kind).to_owned(), of)).collect()
+    let used = statistics.compressions().filter(|(_, compression)| compression.images > 0);
+    used.map(|(kind, used)| (name(kind).to_owned(), used)).collect()
 }
 
-fn relation(fork: RelationFork, of: &ForkTotals, names: &Names) -> WalOfRelation {
+fn relation(fork: RelationFork, totals: &ForkTotals, names: &Names) -> WalOfRelation {
     WalOfRelation {
         tablespace: fork.relation.tablespace,
         database: fork.relation.database,
         filenode: fork.relation.rel_number,
         fork: fork.number.to_string(),
         name: names.relation(fork.relation).map(recorded_name),
-        amount: of.amount,
-        images: of.images,
-        hint_bytes: of.hint_bytes,
+        amount: totals.amount,
+        images: totals.images,
+        hint_bytes: totals.hint_bytes,
     }
 }
 
 fn databases(forks: &[(RelationFork, ForkTotals)], names: &Names) -> Vec<WalOfDatabase> {
     let mut databases: BTreeMap<u32, WalOfDatabase> = BTreeMap::new();
-    for (fork, of) in forks {
+    for (fork, item) in forks {
         let oid = fork.relation.database;
         let entry = databases.entry(oid).or_insert_with(|| WalOfDatabase {
             oid,
@@ -185,18 +185,18 @@ fn databases(forks: &[(RelationFork, ForkTotals)], names: &Names) -> Vec<WalOfDa
             amount: WalAmount::default(),
             images: 0,
         });
-        entry.amount.add(&of.amount);
-        entry.images += of.images;
+        entry.amount.add(&item.amount);
+        entry.images += item.images;
     }
     let mut databases: Vec<WalOfDatabase> = databases.into_values().collect();
-    databases.sort_by_key(|of| (std::cmp::Reverse(of.amount.bytes()), of.oid));
+    databases.sort_by_key(|database| (std::cmp::Reverse(database.amount.bytes()), database.oid));
     databases
 }
 
 /// Each cycle ends where the next one begins, or a gap; the last where the WAL ends.
 fn cycles(summary: &WalSummary<Contents>) -> Vec<WalCycle> {
     let ends = summary.collected.cycles.iter().skip(1).map(|next| Some(next.from)).chain([None]);
-    let of = |(cycle, next): (&Cycle, Option<Lsn>)| {
+    let pick = |(cycle, next): (&Cycle, Option<Lsn>)| {
         let end = next.or(summary.to).unwrap_or(cycle.from);
         let gap = summary.gaps.iter().find(|gap| gap.from >= cycle.from && gap.to <= end);
         let to = gap.map_or(end, |gap| gap.from);
@@ -213,12 +213,12 @@ fn cycles(summary: &WalSummary<Contents>) -> Vec<WalCycle> {
             causes: causes(ImageCause::ALL.into_iter().zip(cycle.sums.causes)),
         }
     };
-    summary.collected.cycles.iter().zip(ends).map(of).collect()
+    summary.collected.cycles.iter().zip(ends).map(pick).collect()
 }
 
-fn piece(of: &Piece) -> WalPiece {
-    let bytes = WalKind::ALL.into_iter().zip(of.sums.kinds).filter(|(_, bytes)| *bytes > 0);
-    WalPiece { from: of.from, until_us: of.until_us, bytes: bytes.collect() }
+fn piece(piece: &Piece) -> WalPiece {
+    let bytes = WalKind::ALL.into_iter().zip(piece.sums.kinds).filter(|(_, bytes)| *bytes > 0);
+    WalPiece { from: piece.from, until_us: piece.until_us, bytes: bytes.collect() }
 }
 
 fn notes(summary: &WalSummary<Contents>, relations: &RelationNames) -> Vec<String> {
@@ -240,6 +240,8 @@ fn notes(summary: &WalSummary<Contents>, relations: &RelationNames) -> Vec<Strin
     notes
 }
 
-fn causes(of: impl Iterator<Item = (ImageCause, WalImages)>) -> BTreeMap<ImageCause, WalImages> {
-    of.filter(|(_, images)| images.images > 0).collect()
+fn causes(
+    causes: impl Iterator<Item = (ImageCause, WalImages)>,
+) -> BTreeMap<ImageCause, WalImages> {
+    causes.filter(|(_, images)| images.images > 0).collect()
 }

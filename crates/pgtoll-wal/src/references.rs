@@ -88,7 +88,8 @@ impl WalLimit {
     fn is_reached(self, record: &Record<'_>) -> bool {
         match self {
             Self::Shutdown(at) => {
-                record.at == at && RecordType::of(&record.header) == XLOG_CHECKPOINT_SHUTDOWN
+                record.at == at
+                    && RecordType::from_header(&record.header) == XLOG_CHECKPOINT_SHUTDOWN
             }
             Self::Insert(at) => {
                 let header =
@@ -182,7 +183,7 @@ impl BlockReferences {
 impl Collect for BlockReferences {
     fn add(&mut self, record: &Record<'_>, parts: &Parts) {
         self.first.get_or_insert(record.at);
-        let record_type = RecordType::of(&record.header);
+        let record_type = RecordType::from_header(&record.header);
         if let Some(Event::Checkpoint { redo, time_s, .. }) = record.event(parts) {
             self.checkpoints.insert(record.at, (redo, time_s));
         }
@@ -200,7 +201,7 @@ impl Collect for BlockReferences {
         }
         for block in &parts.blocks {
             let fork = RelationFork { relation: block.relation, number: block.fork };
-            let found = self.blocks.get_mut(&fork).and_then(|of| of.get_mut(&block.block));
+            let found = self.blocks.get_mut(&fork).and_then(|item| item.get_mut(&block.block));
             let Some(history) = found else { continue };
             history.name(NamingRecord { at: record.at, end: record.end, record_type });
         }
@@ -273,9 +274,9 @@ mod tests {
         to.add(&record, &parts);
     }
 
-    fn ends(of: &BlockReferences, block: u32) -> (Option<u64>, Option<u64>, Option<u64>) {
-        let history = of.history(FORK, block).unwrap();
-        let end = |of: Option<NamingRecord>| of.map(|of| of.end.0);
+    fn ends(references: &BlockReferences, block: u32) -> (Option<u64>, Option<u64>, Option<u64>) {
+        let history = references.history(FORK, block).unwrap();
+        let end = |naming: Option<NamingRecord>| naming.map(|reference| reference.end.0);
         (end(history.last), end(history.last_but_visible), history.file_change.map(|at| at.0))
     }
 
@@ -318,22 +319,22 @@ mod tests {
         add(&mut all, 80, XLOG_FPI_FOR_HINT, 3, &[]);
         add(&mut all, 88, XLOG_HEAP_INSERT, 3, &[]);
         add(&mut all, 96, XLOG_FPI_FOR_HINT, 3, &[]);
-        let of = |all: &BlockReferences| {
+        let pick = |all: &BlockReferences| {
             let history = all.history(FORK, 3).unwrap();
-            let but_hints = history.last_but_hints.map(|of| of.end.0);
+            let but_hints = history.last_but_hints.map(|last_but_hint| last_but_hint.end.0);
             (but_hints, history.hints.iter().map(|hint| hint.0).collect::<Vec<_>>())
         };
-        assert_eq!(of(&all), (Some(96), vec![104]));
+        assert_eq!(pick(&all), (Some(96), vec![104]));
         let mut later = collector();
         add(&mut later, 104, XLOG_FPI_FOR_HINT, 3, &[]);
         all.append(later);
-        assert_eq!(of(&all), (Some(96), vec![104, 112]));
+        assert_eq!(pick(&all), (Some(96), vec![104, 112]));
         assert_eq!(ends(&all, 3), (Some(112), Some(112), None));
         let mut later = collector();
         add(&mut later, 112, XLOG_HEAP2_VISIBLE, 3, &[]);
         add(&mut later, 120, XLOG_FPI_FOR_HINT, 3, &[]);
         all.append(later);
-        assert_eq!(of(&all), (Some(120), vec![128]));
+        assert_eq!(pick(&all), (Some(120), vec![128]));
     }
 
     #[test]

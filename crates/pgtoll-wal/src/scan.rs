@@ -128,8 +128,8 @@ pub fn scan(
 }
 
 impl Contents {
-    pub(crate) fn new(statistics: WalStatistics, of: FinishedTimeline) -> Self {
-        let FinishedTimeline { cycles, pieces, cycle_error_bytes, gaps_us } = of;
+    pub(crate) fn new(statistics: WalStatistics, timeline: FinishedTimeline) -> Self {
+        let FinishedTimeline { cycles, pieces, cycle_error_bytes, gaps_us } = timeline;
         Self { statistics, cycles, cycle_error_bytes, gaps_us, pieces }
     }
 }
@@ -269,8 +269,8 @@ impl<'a, C: Collect> Merge<'a, C> {
         let mut next = self.wal.numbers.start;
         for (number, result) in results {
             early.insert(number, result);
-            while let Some(of) = early.remove(&next) {
-                let ended = self.take(next, of);
+            while let Some(early) = early.remove(&next) {
+                let ended = self.take(next, early);
                 next += 1;
                 if let Some(end) = ended {
                     return (self.summary, end);
@@ -288,8 +288,8 @@ impl<'a, C: Collect> Merge<'a, C> {
     }
 
     /// Takes a segment's result; why nothing after it is read.
-    fn take(&mut self, number: usize, of: SegmentResult<C>) -> Option<End> {
-        if let (Some(expected), Some((at, found))) = (self.last, of.first)
+    fn take(&mut self, number: usize, segment: SegmentResult<C>) -> Option<End> {
+        if let (Some(expected), Some((at, found))) = (self.last, segment.first)
             && found != expected
         {
             let error = WalError::OtherPrevious { at, found, expected };
@@ -299,21 +299,21 @@ impl<'a, C: Collect> Merge<'a, C> {
             }
             self.miss(number, end);
         }
-        if let Some(begin) = of.begin {
+        if let Some(begin) = segment.begin {
             self.resume(begin);
         }
-        self.last = of.last.or(self.last);
-        self.summary.from = self.summary.from.or(of.begin);
-        self.summary.to = of.end.or(self.summary.to);
-        if of.begin.is_some() || self.missing.is_none() {
-            self.summary.timelines.extend(of.timelines);
+        self.last = segment.last.or(self.last);
+        self.summary.from = self.summary.from.or(segment.begin);
+        self.summary.to = segment.end.or(self.summary.to);
+        if segment.begin.is_some() || self.missing.is_none() {
+            self.summary.timelines.extend(segment.timelines);
             self.summary.segments += 1;
         }
-        self.summary.collected.append(of.collected);
-        if of.is_past {
+        self.summary.collected.append(segment.collected);
+        if segment.is_past {
             return Some(self.unless_missing(End::RangeEnd(self.wal.range.end)));
         }
-        let end = self.wal.settle(of.stop?, number);
+        let end = self.wal.settle(segment.stop?, number);
         if end.at().is_some_and(|at| self.wal.is_behind(at)) {
             return Some(self.unless_missing(End::RangeEnd(self.wal.range.end)));
         }

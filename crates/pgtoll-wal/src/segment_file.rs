@@ -41,14 +41,14 @@ pub trait OpenSegment: fmt::Debug + Send + Sync {
 
 impl SegmentFile {
     /// The file at this path, if its name is a segment's.
-    pub fn of(path: &Path) -> Option<Self> {
+    pub fn from_path(path: &Path) -> Option<Self> {
         let (name, packing) = SegmentName::parse(path.file_name()?.to_str()?)?;
         Some(Self { path: path.to_owned(), name, packing, place: SegmentPlace::File })
     }
 
     /// What `source` opens, if the name of this place is a segment's.
     pub fn elsewhere(path: &Path, source: Arc<dyn OpenSegment>) -> Option<Self> {
-        Some(Self { place: SegmentPlace::Elsewhere(source), ..Self::of(path)? })
+        Some(Self { place: SegmentPlace::Elsewhere(source), ..Self::from_path(path)? })
     }
 
     /// The SHA-1 of its decompressed bytes in hexadecimal digits, where its name has one (pgBackRest).

@@ -67,7 +67,8 @@ mod tests {
 
     fn check(name: &str, expected: Option<(u32, (u32, u32), bool, Packing)>) {
         let parsed = SegmentName::parse(name);
-        let parsed = parsed.map(|(of, packing)| (of.timeline, of.place, of.is_partial, packing));
+        let parsed = parsed
+            .map(|(parsed, packing)| (parsed.timeline, parsed.place, parsed.is_partial, packing));
         assert_eq!(parsed, expected, "{name}");
     }
 

@@ -159,13 +159,13 @@ impl<'a> Wal<'a> {
         let timelines = [self.segments[number].name.timeline; 2];
         let (first, last, begin, end) = (None, None, None, None);
         let is_past = false;
-        let mut of =
+        let mut segment =
             SegmentResult { first, last, begin, end, is_past, collected, timelines, stop: None };
         let ReadBuffers { chunk, parts } = memory;
-        let mut reading = Reading { wal: self, number, of: &mut of, parts, decoder: None };
+        let mut reading = Reading { wal: self, number, of: &mut segment, parts, decoder: None };
         let stop = reading.run(chunk);
-        of.stop = stop.err();
-        of
+        segment.stop = stop.err();
+        segment
     }
 
     /// The file of the segment after this one.
@@ -223,15 +223,15 @@ impl<'a> Wal<'a> {
 }
 
 /// How a segment says that the WAL is laid out, and which version wrote it.
-fn layout(of: &SegmentFile) -> Result<(SegmentHeader, &'static WalFacts), WalReadError> {
-    let read = |source| WalReadError::Read { path: of.path.clone(), source };
+fn layout(segment_file: &SegmentFile) -> Result<(SegmentHeader, &'static WalFacts), WalReadError> {
+    let read = |source| WalReadError::Read { path: segment_file.path.clone(), source };
     let mut begin = Vec::new();
-    let file = of.open().map_err(read)?;
+    let file = segment_file.open().map_err(read)?;
     file.take(64).read_to_end(&mut begin).map_err(read)?;
     if begin.is_empty() {
-        return Err(WalReadError::Empty { path: of.path.clone() });
+        return Err(WalReadError::Empty { path: segment_file.path.clone() });
     }
-    let not_wal = |source| WalReadError::NotWal { path: of.path.clone(), source };
+    let not_wal = |source| WalReadError::NotWal { path: segment_file.path.clone(), source };
     let decoder = Decoder::new(&begin).map_err(not_wal)?;
     Ok((*decoder.segment(), decoder.facts()))
 }
@@ -323,32 +323,32 @@ impl<C: Collect> Reading<'_, '_, C> {
         let Some(decoder) = &mut self.decoder else { return Ok(()) };
         let segment_end = self.wal.end(self.number);
         let range = &self.wal.range;
-        let (of, parts) = (&mut *self.of, &mut *self.parts);
+        let (part, parts) = (&mut *self.of, &mut *self.parts);
         if decoder.next_page() == self.wal.begin(self.number) {
-            of.timelines[0] = decoder.timeline();
+            part.timelines[0] = decoder.timeline();
         }
         let fed = decoder.feed(chunk, &mut |record: &Record<'_>| {
             if record.at >= segment_end {
                 return Ok(());
             }
             if record.at >= range.end {
-                of.is_past = true;
+                part.is_past = true;
                 return Ok(());
             }
-            if of.first.is_none() {
-                of.first = Some((record.at, record.header.previous));
+            if part.first.is_none() {
+                part.first = Some((record.at, record.header.previous));
             }
-            of.last = Some(record.at);
+            part.last = Some(record.at);
             if record.at >= range.start {
                 record.parts(parts)?;
-                of.collected.add(record, parts);
-                of.begin = of.begin.or(Some(record.at));
-                of.end = Some(record.end);
+                part.collected.add(record, parts);
+                part.begin = part.begin.or(Some(record.at));
+                part.end = Some(record.end);
             }
             Ok(())
         });
         if decoder.next_page() <= segment_end {
-            of.timelines[1] = decoder.timeline();
+            part.timelines[1] = decoder.timeline();
         }
         if self.of.is_past {
             return Ok(());

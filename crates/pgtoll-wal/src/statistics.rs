@@ -62,7 +62,7 @@ impl Default for WalStatistics {
 impl WalStatistics {
     /// Adds a record that was taken apart.
     pub fn add(&mut self, record: &Record<'_>, parts: &Parts) {
-        let kind = RecordType::of(&record.header);
+        let kind = RecordType::from_header(&record.header);
         let image_bytes = parts.image_bytes();
         let record_bytes = u64::from(record.header.total_bytes).saturating_sub(image_bytes);
         self.types[index(kind)].add(&WalAmount { records: 1, record_bytes, image_bytes });
@@ -75,7 +75,7 @@ impl WalStatistics {
         }
         for block in &parts.blocks {
             let fork = RelationFork { relation: block.relation, number: block.fork };
-            let amount = &mut self.forks.of(fork).amount;
+            let amount = &mut self.forks.totals_mut(fork).amount;
             let WalAmount { records, record_bytes, .. } = std::mem::take(&mut own);
             amount.records += records;
             amount.record_bytes += record_bytes;
@@ -86,29 +86,30 @@ impl WalStatistics {
     fn add_images(&mut self, kind: RecordType, mut own: WalAmount, parts: &Parts) {
         for block in &parts.blocks {
             let fork = RelationFork { relation: block.relation, number: block.fork };
-            let mut of = ForkTotals { amount: std::mem::take(&mut own), ..ForkTotals::default() };
+            let mut totals =
+                ForkTotals { amount: std::mem::take(&mut own), ..ForkTotals::default() };
             if let Some(image) = &block.image {
                 let (cause, images) = (cause_of(kind, block.id, image.applies), images_of(image));
-                (of.amount.image_bytes, of.images) = (images.bytes, 1);
-                of.hint_bytes = if cause == ImageCause::Hint { images.bytes } else { 0 };
+                (totals.amount.image_bytes, totals.images) = (images.bytes, 1);
+                totals.hint_bytes = if cause == ImageCause::Hint { images.bytes } else { 0 };
                 self.causes[cause as usize].add(&images);
                 self.compressions[compression(image.compression)].add(&images);
                 if kind == XLOG_FPI && block.fork == ForkNumber::VM {
                     self.add_map(block.relation.database, image);
                 }
             }
-            self.forks.of(fork).add(&of);
+            self.forks.totals_mut(fork).add(&totals);
         }
     }
 
     fn add_map(&mut self, database: u32, image: &Image) {
-        let of = self.map_images.entry(database).or_default();
+        let or_default = self.map_images.entry(database).or_default();
         let is_emptied = usize::from(image.hole_offset) == PageHeader::BYTES
             && usize::from(image.hole_bytes) == PAGE_BYTES - PageHeader::BYTES;
         if is_emptied {
-            of.emptied += 1;
+            or_default.emptied += 1;
         } else {
-            of.whole += 1;
+            or_default.whole += 1;
         }
     }
 
@@ -116,8 +117,11 @@ impl WalStatistics {
     /// has their bits, with the pages. A server that was mended leaves out what is empty anyway, and has
     /// images of other pages.
     pub fn emptied_maps(&self) -> impl Iterator<Item = (u32, u64)> {
-        let emptied = self.map_images.iter().filter(|(_, of)| of.emptied > 0 && of.whole == 0);
-        emptied.map(|(database, of)| (*database, of.emptied))
+        let emptied = self
+            .map_images
+            .iter()
+            .filter(|(_, map_image)| map_image.emptied > 0 && map_image.whole == 0);
+        emptied.map(|(database, emptied)| (*database, emptied.emptied))
     }
 
     /// Adds what other statistics hold.
@@ -132,7 +136,7 @@ impl WalStatistics {
             own.add(other);
         }
         for (fork, amount) in other.forks.iter() {
-            self.forks.of(*fork).add(amount);
+            self.forks.totals_mut(*fork).add(amount);
         }
         self.without_fork.add(&other.without_fork);
         for (database, other) in &other.map_images {
@@ -182,7 +186,7 @@ impl WalStatistics {
     /// Forks with their amounts, the largest first.
     pub fn forks(&self) -> Vec<(RelationFork, ForkTotals)> {
         let mut forks: Vec<(RelationFork, ForkTotals)> = self.forks.iter().copied().collect();
-        forks.sort_unstable_by_key(|(fork, of)| (std::cmp::Reverse(of.amount.bytes()), *fork));
+        forks.sort_unstable_by_key(|(fork, item)| (std::cmp::Reverse(item.amount.bytes()), *fork));
         forks
     }
 
@@ -221,8 +225,8 @@ pub(crate) fn cause_of(kind: RecordType, block: u8, applies: bool) -> ImageCause
     }
 }
 
-fn compression(of: Option<Compression>) -> usize {
-    match of {
+fn compression(compression: Option<Compression>) -> usize {
+    match compression {
         None => 0,
         Some(Compression::Pglz) => 1,
         Some(Compression::Lz4) => 2,
@@ -266,7 +270,7 @@ mod tests {
             data: 0..0,
         });
         let own = WalAmount { records: 1, record_bytes: 50, image_bytes: 0 };
-        statistics.add_images(RecordType::of(&record.header), own, &parts);
+        statistics.add_images(RecordType::from_header(&record.header), own, &parts);
         to.merge(&statistics);
     }
 

@@ -128,7 +128,8 @@ impl<R: Read> TarStream<R> {
                 return Ok(None);
             }
             let header = Header::from_byte_slice(&block);
-            let damaged = |of: &Self| TarError::Header { at: begin, member: of.member.clone() };
+            let damaged =
+                |other_one: &Self| TarError::Header { at: begin, member: other_one.member.clone() };
             let bytes =
                 header.entry_size().ok().filter(|_| header.cksum().ok() == Some(sum(&block)));
             let bytes = bytes.ok_or_else(|| damaged(self))?;
@@ -145,7 +146,7 @@ impl<R: Read> TarStream<R> {
                         match pair.key() {
                             Ok("path") => long_name = Some(text(pair.value_bytes())),
                             Ok("size") => {
-                                long_bytes = pair.value().ok().and_then(|of| of.parse().ok());
+                                long_bytes = pair.value().ok().and_then(|value| value.parse().ok());
                             }
                             Ok(key) if key.starts_with("GNU.sparse.") => is_sparse = true,
                             _ => {}
@@ -430,7 +431,7 @@ mod tests {
                 let mut found = Vec::new();
                 loop {
                     match stream() {
-                        Ok(Some(of)) => found.push(of),
+                        Ok(Some(stream)) => found.push(stream),
                         Ok(None) => return (found, None),
                         Err(error) => return (found, Some(error.to_string())),
                     }
@@ -438,11 +439,15 @@ mod tests {
             };
             let mut seeking = TarStream::seeking(&file).unwrap();
             let sought = places(&mut || {
-                seeking.next_member().map(|of| of.map(|of| (of, seeking.position())))
+                seeking
+                    .next_member()
+                    .map(|next_member| next_member.map(|item| (item, seeking.position())))
             });
             let mut reading = TarStream::new(&tar[..end]);
             let read = places(&mut || {
-                reading.next_member().map(|of| of.map(|of| (of, reading.position())))
+                reading
+                    .next_member()
+                    .map(|next_member| next_member.map(|item| (item, reading.position())))
             });
             assert_eq!(sought, read, "{end}");
         }
@@ -495,7 +500,7 @@ mod tests {
         builder.append_data(&mut header, "GNUSparseFile.1/s", b"0\n0".as_slice()).unwrap();
         let (found, error) = all(&builder.into_inner().unwrap());
         assert!(error.is_none());
-        let kinds: Vec<TarMemberKind> = found.iter().map(|(of, _)| of.kind).collect();
+        let kinds: Vec<TarMemberKind> = found.iter().map(|(item, _)| item.kind).collect();
         assert_eq!(kinds, [Directory, Link, Other, Other, Other, Sparse]);
     }
 
@@ -508,7 +513,7 @@ mod tests {
         ) {
             let (found, error) = all(&tar_of(&files));
             prop_assert!(error.is_none());
-            let found: Vec<_> = found.into_iter().map(|(of, bytes)| (of.path, bytes)).collect();
+            let found: Vec<_> = found.into_iter().map(|(s, bytes)| (s.path, bytes)).collect();
             prop_assert_eq!(found, files);
         }
 
@@ -521,8 +526,8 @@ mod tests {
             let _ = all(&noise);
             let mut tar = tar_of(&[("a".into(), noise), ("b".repeat(200), vec![1; 600])]);
             for (at, byte) in changes {
-                if let Some(of) = tar.get_mut(at) {
-                    *of = byte;
+                if let Some(tar) = tar.get_mut(at) {
+                    *tar = byte;
                 }
             }
             let bytes: u64 = all(&tar).0.iter().map(|(_, bytes)| bytes.len() as u64).sum();

@@ -40,7 +40,7 @@ fn members_of<R: Read>(
     let mut segments = Vec::new();
     while let Some(found) = stream.next_member()? {
         let name = Path::new(&found.path);
-        let Some((of, packing)) =
+        let Some((item, packing)) =
             name.file_name().and_then(|name| SegmentName::parse(name.to_str()?))
         else {
             continue;
@@ -54,7 +54,7 @@ fn members_of<R: Read>(
         }
         let place = SegmentPlace::Member(take(stream, found.bytes)?);
         // Where it stands, for people: the tar, and its name in it.
-        segments.push(SegmentFile { path: path.join(name), name: of, packing, place });
+        segments.push(SegmentFile { path: path.join(name), name: item, packing, place });
     }
     Ok(segments)
 }

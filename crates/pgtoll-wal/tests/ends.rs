@@ -260,17 +260,23 @@ fn what_is_behind_a_gap_is_read() {
     type Damage = fn(&Path);
     let damages: [(Damage, &str); 6] = [
         (
-            |of| fs::remove_file(of.join("000000010000000000000002")).unwrap(),
+            |item| fs::remove_file(item.join("000000010000000000000002")).unwrap(),
             "segment 000000010000000000000002 is missing, from 0/200000 on",
         ),
         (
-            |of| change(of, 2, |bytes| bytes[PAGE * 10..PAGE * 11].fill(0)),
+            |item| change(item, 2, |bytes| bytes[PAGE * 10..PAGE * 11].fill(0)),
             "02: damaged at 0/214000",
         ),
-        (|of| change(of, 2, |bytes| bytes.fill(0)), "damaged at 0/2"),
-        (|of| change(of, 2, |bytes| bytes[24] ^= 1), "belongs to another cluster"),
-        (|of| change(of, 2, |bytes| bytes.truncate(PAGE * 3)), "is cut short: it ends at 0/206000"),
-        (|of| change(of, 2, |bytes| bytes[..4].copy_from_slice(b"\x1F\x8B\0\0")), "cannot be read"),
+        (|item| change(item, 2, |bytes| bytes.fill(0)), "damaged at 0/2"),
+        (|item| change(item, 2, |bytes| bytes[24] ^= 1), "belongs to another cluster"),
+        (
+            |item| change(item, 2, |bytes| bytes.truncate(PAGE * 3)),
+            "is cut short: it ends at 0/206000",
+        ),
+        (
+            |item| change(item, 2, |bytes| bytes[..4].copy_from_slice(b"\x1F\x8B\0\0")),
+            "cannot be read",
+        ),
     ];
     for (damage, words) in damages {
         let directory = tempfile::tempdir().unwrap();

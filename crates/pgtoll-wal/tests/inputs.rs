@@ -19,7 +19,7 @@ fn wal() -> Vec<(String, Vec<u8>)> {
     }
     let name = |number| format!("0000000100000000{number:08X}");
     let bytes = writer.finish();
-    (1..).zip(bytes.chunks(SEGMENT)).map(|(number, of)| (name(number), of.to_vec())).collect()
+    (1..).zip(bytes.chunks(SEGMENT)).map(|(number, item)| (name(number), item.to_vec())).collect()
 }
 
 fn read(path: &Path) -> (WalSummary<Contents>, End) {

@@ -187,7 +187,7 @@ fn data_are_copied_once() {
     let mut heard = Vec::new();
     peer.read_to_end(&mut heard).unwrap();
     let sent = b"d\0\0\0\x061\nc\0\0\0\x04f";
-    assert!(heard.windows(sent.len()).any(|of| of == sent), "{heard:?}");
+    assert!(heard.windows(sent.len()).any(|pair| pair == sent), "{heard:?}");
 }
 
 #[test]

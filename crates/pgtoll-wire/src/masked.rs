@@ -78,7 +78,7 @@ fn keyword_value(line: &str, from: usize) -> Option<(Range<usize>, usize)> {
     let before = line[..equals].trim_end();
     let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let name = before.rsplit(|c| !is_of_name(c)).next().unwrap_or_default().to_ascii_lowercase();
-    let is_secret = SECRETS.iter().any(|of| name.contains(of)) && name != "passfile";
+    let is_secret = SECRETS.iter().any(|secret| name.contains(secret)) && name != "passfile";
     let next = equals + 1;
     if !is_secret {
         return Some((next..next, next));

@@ -99,8 +99,9 @@ fn wait(
     patience: Option<Duration>,
     interruption: Option<&Interruption>,
 ) -> Result<Waited, Error> {
-    let left =
-        interruption.and_then(|of| of.at).map(|at| at.saturating_duration_since(Instant::now()));
+    let left = interruption
+        .and_then(|interruption| interruption.at)
+        .map(|at| at.saturating_duration_since(Instant::now()));
     let patience = match patience.into_iter().chain(left).min() {
         // Rounded up, so that a millisecond's rest is not spent in a loop.
         Some(left) => {
@@ -117,10 +118,11 @@ fn wait(
             return Err(Error::Io { action: "wait for the server", source: errno.into() });
         }
     }
-    let happened = |of: &PollFd<'_>| of.any().unwrap_or(false);
+    let happened = |fd: &PollFd<'_>| fd.any().unwrap_or(false);
     Ok(Waited {
         is_ready: happened(&waits[0]),
-        is_interrupted: interruption.is_some_and(|of| happened(&waits[1]) || of.is_over()),
+        is_interrupted: interruption
+            .is_some_and(|interruption| happened(&waits[1]) || interruption.is_over()),
     })
 }
 

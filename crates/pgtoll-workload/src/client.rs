@@ -120,7 +120,7 @@ impl Client {
     /// Sets a variable, now and whenever the client is reseeded: `pgbench -D`.
     pub fn define(&mut self, name: &str, value: i64) {
         let slot = self.variables.slot(name);
-        self.defined.retain(|(of, _)| *of != slot);
+        self.defined.retain(|(defined, _)| *defined != slot);
         self.defined.push((slot, value));
         self.variables.set(slot, Value::Scalar(Scalar::Integer(value)));
     }

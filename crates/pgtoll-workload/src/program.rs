@@ -54,7 +54,7 @@ pub(crate) enum Bound {
 }
 
 impl Bound {
-    fn of(expression: &Expression<Slot>) -> Option<Self> {
+    fn from_expression(expression: &Expression<Slot>) -> Option<Self> {
         match expression {
             Expression::Constant(Scalar::Integer(number)) => Some(Self::Constant(*number)),
             Expression::Call(Function::Multiply, factors) => match **factors {
@@ -197,7 +197,7 @@ impl Compiler<'_> {
                 let slot = self.variables.slot(variable);
                 let bounds = match &expression {
                     Expression::Call(Function::Random, bounds) => match &**bounds {
-                        [from, to] => Bound::of(from).zip(Bound::of(to)),
+                        [from, to] => Bound::from_expression(from).zip(Bound::from_expression(to)),
                         _ => None,
                     },
                     _ => None,

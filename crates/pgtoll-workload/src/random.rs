@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn permutations_are_permutations() {
         for (size, seed) in [(1, 0), (2, 1), (3, 2), (4, 3), (5, 4), (1000, 5), (1024, 6)] {
-            let mut images: Vec<i64> = (0..size).map(|of| permute(of, size, seed)).collect();
+            let mut images: Vec<i64> = (0..size).map(|item| permute(item, size, seed)).collect();
             images.sort_unstable();
             assert_eq!(images, (0..size).collect::<Vec<_>>(), "{size}");
         }

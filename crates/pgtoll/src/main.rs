@@ -92,12 +92,13 @@ fn parsed() -> Result<Arguments, clap::Error> {
 /// string with a password in it, or a file's name with control characters, which a shell put in for a
 /// pattern.
 fn misused(error: clap::Error) -> ExitCode {
-    let is_printable = |of: &OsString| !of.to_string_lossy().contains(is_unprintable);
+    let is_printable = |string: &OsString| !string.to_string_lossy().contains(is_unprintable);
     let error = if std::env::args_os().all(|argument| is_printable(&argument)) {
         error
     } else {
         // The same mistake with what is printable of the arguments.
-        let printable = std::env::args_os().map(|of| printable(&of.to_string_lossy()).into_owned());
+        let printable =
+            std::env::args_os().map(|args_os| printable(&args_os.to_string_lossy()).into_owned());
         Arguments::try_parse_from(printable).err().unwrap_or(error)
     };
     let text = error.to_string();

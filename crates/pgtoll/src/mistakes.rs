@@ -54,11 +54,11 @@ impl BadExperiment {
 
     /// For each mistake a line that says it, the line of the file with a mark below, and a hint.
     pub(crate) fn lines(&self) -> Vec<String> {
-        self.mistakes.iter().flat_map(|of| self.lines_of(of)).collect()
+        self.mistakes.iter().flat_map(|mistake| self.lines_of(mistake)).collect()
     }
 
-    fn lines_of(&self, of: &Mistake) -> Vec<String> {
-        let Mistake { line, column: column_number, width, text, message, hint } = of;
+    fn lines_of(&self, mistake: &Mistake) -> Vec<String> {
+        let Mistake { line, column: column_number, width, text, message, hint } = mistake;
         let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
         // A long line is cut to what is around the mistake.
         let skipped = if *column_number > MARGIN { column_number - MARGIN } else { 0 };

@@ -26,8 +26,9 @@ fn text(panic: &PanicHookInfo<'_>) -> String {
     let message = payload.downcast_ref::<&str>().copied();
     let message = message.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
     let words: Vec<&str> = message.unwrap_or("unknown").split_whitespace().collect();
-    let place =
-        panic.location().map_or_else(String::new, |of| format!(" at {}:{}", of.file(), of.line()));
+    let place = panic.location().map_or_else(String::new, |location| {
+        format!(" at {}:{}", location.file(), location.line())
+    });
     format!(
         "pgtoll: internal error: {}{place}\nhint: please report it with the command: {}\n",
         words.join(" "),

@@ -40,7 +40,7 @@ impl<A: Copy + PartialEq> ArmGoal<A> {
         runs: &Runs<A>,
     ) -> anyhow::Result<BenchOutcome> {
         let seconds = |arm: A| {
-            let own = runs.iter().filter(move |(of, _)| *of == arm);
+            let own = runs.iter().filter(move |(run, _)| *run == arm);
             own.map(|(_, usage)| (self.seconds)(usage))
         };
         Ok(BenchOutcome {

@@ -24,11 +24,11 @@ impl Default for Types {
 impl Collect for Types {
     fn add(&mut self, record: &Record<'_>, parts: &Parts) {
         let header = &record.header;
-        let of = &mut self.0[usize::from(header.manager) * 16 + usize::from(header.info >> 4)];
+        let item = &mut self.0[usize::from(header.manager) * 16 + usize::from(header.info >> 4)];
         let image_bytes = parts.image_bytes();
-        of.records += 1;
-        of.record_bytes += u64::from(header.total_bytes) - image_bytes;
-        of.image_bytes += image_bytes;
+        item.records += 1;
+        item.record_bytes += u64::from(header.total_bytes) - image_bytes;
+        item.image_bytes += image_bytes;
     }
 
     fn append(&mut self, later: Self) {
@@ -56,8 +56,8 @@ fn main() -> anyhow::Result<()> {
     let (total, end) = if plain {
         let (summary, end) = scan_with(&files, threads, Types::default, watch)?;
         let mut total = WalAmount::default();
-        for of in summary.collected.0 {
-            total.add(&of);
+        for collected in summary.collected.0 {
+            total.add(&collected);
         }
         (total, end)
     } else {

@@ -54,8 +54,8 @@ fn main() -> anyhow::Result<()> {
         answer.blocks,
         answer.waiting_most
     );
-    for (of, outcome) in settings.iter().zip(&answer.outcomes) {
-        let _ = writeln!(text, "{:?}: {outcome:?}", of.schedule);
+    for (item, outcome) in settings.iter().zip(&answer.outcomes) {
+        let _ = writeln!(text, "{:?}: {outcome:?}", item.schedule);
     }
     // Whoever closed the pipe does not want the rest.
     let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());

@@ -26,7 +26,7 @@ pub(crate) fn dist(options: &[&str]) -> anyhow::Result<()> {
         }
     }
     let target = target.map_or_else(default_target, Ok)?;
-    let parts = Parts::make(Target::of(&target)?)?;
+    let parts = Parts::make(Target::from_triple(&target)?)?;
     let directory = root().join("target/dist");
     anew(&directory)?;
     tarball::make(&parts, &directory)?;
@@ -58,7 +58,7 @@ const TARGETS: [Target; 4] = [
 ];
 
 impl Target {
-    fn of(triple: &str) -> anyhow::Result<Self> {
+    fn from_triple(triple: &str) -> anyhow::Result<Self> {
         let known = TARGETS.iter().find(|target| target.triple == triple);
         known.copied().with_context(|| {
             let names = TARGETS.map(|target| target.triple);
@@ -110,7 +110,8 @@ impl Parts {
             output(command("cargo").args(["metadata", "--no-deps", "--format-version", "1"]))?;
         let metadata: Value = serde_json::from_str(&metadata).context("read cargo's metadata")?;
         let all = metadata["packages"].as_array().context("read cargo's metadata")?;
-        let own = all.iter().find(|of| of["name"] == "pgtoll").context("find crate pgtoll")?;
+        let own =
+            all.iter().find(|context| context["name"] == "pgtoll").context("find crate pgtoll")?;
         let text = |key: &str| own[key].as_str().unwrap_or_default().to_owned();
         let epoch = epoch()?;
         let program = build(target)?;

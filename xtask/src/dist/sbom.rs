@@ -12,24 +12,25 @@ pub(super) fn make(parts: &Parts, directory: &Path) -> anyhow::Result<()> {
     let lock: toml::Table = read(&root().join("Cargo.lock"))?.parse().context("read Cargo.lock")?;
     let locked = lock["package"].as_array().context("read Cargo.lock")?;
     let checksum = |name: &str, version: &str| {
-        let of = locked.iter().find(|of| {
-            of["name"].as_str() == Some(name) && of["version"].as_str() == Some(version)
+        let item = locked.iter().find(|locked| {
+            locked["name"].as_str() == Some(name) && locked["version"].as_str() == Some(version)
         });
-        of.and_then(|of| of.get("checksum")?.as_str())
+        item.and_then(|locked| locked.get("checksum")?.as_str())
     };
     let components: Vec<Value> = parts
         .packages
         .iter()
-        .map(|of| {
-            let purl = format!("pkg:cargo/{}@{}", of.name, of.version.replace('+', "%2B"));
+        .map(|package| {
+            let purl =
+                format!("pkg:cargo/{}@{}", package.name, package.version.replace('+', "%2B"));
             json!({
                 "type": "library",
                 "bom-ref": purl,
                 "purl": purl,
-                "name": of.name,
-                "version": of.version,
-                "licenses": [{ "expression": of.licence.replace('/', " OR ") }],
-                "hashes": checksum(&of.name, &of.version)
+                "name": package.name,
+                "version": package.version,
+                "licenses": [{ "expression": package.licence.replace('/', " OR ") }],
+                "hashes": checksum(&package.name, &package.version)
                     .map(|sum| json!({ "alg": "SHA-256", "content": sum }))
                     .into_iter()
                     .collect::<Vec<_>>(),

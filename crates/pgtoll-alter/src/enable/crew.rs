@@ -95,18 +95,18 @@ type Outcome = Result<Event, WriteError>;
 type ProgressTo<'a> = &'a mut dyn FnMut(EnableProgress) -> ControlFlow<()>;
 
 impl<'a> Crew<'a> {
-    pub(super) fn of(
+    pub(super) fn new(
         medium: &'a dyn Medium,
         hold: &'a Hold,
         files: &'a [RelationFile],
         jobs: usize,
     ) -> Result<Self, WriteError> {
         let control = hold.control();
-        for of in files {
-            let blocks = of.bytes.div_ceil(control.block_bytes.into());
-            let first = of.first_block(control).map(u64::from);
+        for file in files {
+            let blocks = file.bytes.div_ceil(control.block_bytes.into());
+            let first = file.first_block(control).map(u64::from);
             if first.is_none_or(|first| first + blocks > u64::from(u32::MAX)) {
-                return Err(WriteError::BlockNumber { path: of.path.clone() });
+                return Err(WriteError::BlockNumber { path: file.path.clone() });
             }
         }
         let (block_bytes, file_blocks) = (control.block_bytes as usize, control.file_blocks);
@@ -119,10 +119,13 @@ impl<'a> Crew<'a> {
 
     /// An error where a file cannot be written, before any is.
     pub(super) fn may_write(&self) -> Result<(), WriteError> {
-        for of in self.files {
+        for file in self.files {
             let mode = AccessFlags::R_OK | AccessFlags::W_OK;
-            let may = faccessat(AT_FDCWD, &of.path, mode, AtFlags::AT_EACCESS);
-            may.map_err(|error| WriteError::Write { path: of.path.clone(), source: error.into() })?;
+            let may = faccessat(AT_FDCWD, &file.path, mode, AtFlags::AT_EACCESS);
+            may.map_err(|error| WriteError::Write {
+                path: file.path.clone(),
+                source: error.into(),
+            })?;
         }
         Ok(())
     }
@@ -154,13 +157,13 @@ impl<'a> Crew<'a> {
                     Ok((event, to_sync)) => (Ok(event), Some(to_sync)),
                     Err(error) => (Err(error), None),
                 };
-                let synced = to_sync.and_then(|of| match finished {
+                let synced = to_sync.and_then(|item| match finished {
                     Some(finished) => {
                         // An error when every syncer has panicked, which stops all.
-                        let _ = finished.send(of);
+                        let _ = finished.send(item);
                         None
                     }
-                    None => self.sync_file(&of, file_progress, journal?).transpose(),
+                    None => self.sync_file(&item, file_progress, journal?).transpose(),
                 });
                 if ![Some(event), synced].into_iter().flatten().all(&mut *hear) {
                     return;
@@ -169,12 +172,12 @@ impl<'a> Crew<'a> {
         };
         let sync = |to_sync: Arc<Mutex<Receiver<ToSync>>>, events: Sender<Outcome>| {
             let _ended = StopOnPanic(&stop);
-            while let (Some(journal), Some(of)) = (journal, next_to_sync(&to_sync)) {
+            while let (Some(journal), Some(item)) = (journal, next_to_sync(&to_sync)) {
                 // Writers that wait for room have to go on.
                 if stop.load(Ordering::Relaxed) {
                     continue;
                 }
-                let synced = self.sync_file(&of, &by_file[of.file], journal);
+                let synced = self.sync_file(&item, &by_file[item.file], journal);
                 if synced.transpose().is_some_and(|synced| events.send(synced).is_err()) {
                     return;
                 }
@@ -278,11 +281,12 @@ impl<'a> Crew<'a> {
 
     fn stretches(&self, without: &BTreeSet<usize>) -> Vec<Stretch> {
         let mut stretches = Vec::new();
-        for (file, of) in self.files.iter().enumerate().filter(|(file, _)| !without.contains(file))
+        for (file, item) in
+            self.files.iter().enumerate().filter(|(file, _)| !without.contains(file))
         {
             let mut begin = 0;
-            while begin < of.bytes {
-                let end = of.bytes.min(begin + STRETCH_BYTES);
+            while begin < item.bytes {
+                let end = item.bytes.min(begin + STRETCH_BYTES);
                 stretches.push(Stretch { file, bytes: begin..end });
                 begin = end;
             }
@@ -291,8 +295,10 @@ impl<'a> Crew<'a> {
     }
 
     fn file_progress(&self) -> Vec<FileProgress> {
-        let whole =
-            |of: &RelationFile| FileProgress { left: of.bytes.into(), ..FileProgress::default() };
+        let whole = |file: &RelationFile| FileProgress {
+            left: file.bytes.into(),
+            ..FileProgress::default()
+        };
         self.files.iter().map(whole).collect()
     }
 
@@ -370,20 +376,20 @@ impl<'a> Crew<'a> {
         found: &mut EnabledPages,
         mut then: impl FnMut(&[u8], &[usize], u64, &mut EnabledPages) -> Result<(), WriteError>,
     ) -> Result<(), WriteError> {
-        let of = &self.files[stretch.file];
-        let first = u64::from(of.name.segment) * u64::from(self.file_blocks);
+        let file = &self.files[stretch.file];
+        let first = u64::from(file.name.segment) * u64::from(self.file_blocks);
         let mut at = stretch.bytes.start;
         while at < stretch.bytes.end {
             let wanted = usize::try_from(stretch.bytes.end - at).unwrap_or(BUFFER_BYTES);
             let bytes = &mut buffer.bytes[..wanted.min(BUFFER_BYTES)];
             let in_file = at / self.block_bytes as u64;
-            self.medium.read(open, &of.path, bytes, at).map_err(|source| {
-                WriteError::ReadBlock { path: of.path.clone(), block: in_file, source }
+            self.medium.read(open, &file.path, bytes, at).map_err(|source| {
+                WriteError::ReadBlock { path: file.path.clone(), block: in_file, source }
             })?;
             // That every block has a number was checked.
             let in_fork = u32::try_from(first + in_file).unwrap_or(u32::MAX);
             let block_bytes = self.block_bytes;
-            let blocks = Blocks { path: &of.path, block_bytes, in_file, in_fork };
+            let blocks = Blocks { path: &file.path, block_bytes, in_file, in_fork };
             let changed = blocks.stamp(bytes, &mut buffer.checksums, found);
             then(bytes, &changed, at, found)?;
             at += bytes.len() as u64;
@@ -394,27 +400,27 @@ impl<'a> Crew<'a> {
     /// Syncs what is written of a file so far; when that is all, the journal gets its line.
     fn sync_file(
         &self,
-        of: &ToSync,
+        sync: &ToSync,
         file_progress: &FileProgress,
         journal: &EnableJournal,
     ) -> Result<Option<Event>, WriteError> {
-        let RelationFile { path, bytes, .. } = &self.files[of.file];
+        let RelationFile { path, bytes, .. } = &self.files[sync.file];
         let mut failed = pgtoll_system::lock(&file_progress.sync_failed);
         if *failed {
             return Ok(None);
         }
-        if let Err(source) = self.medium.sync(&of.open, path) {
+        if let Err(source) = self.medium.sync(&sync.open, path) {
             *failed = true;
             // What the disk did not take counts as written for the system. The next
             // reader shall see what the disk has.
-            drop_cached(&of.open, &(0..*bytes));
+            drop_cached(&sync.open, &(0..*bytes));
             return Err(WriteError::Sync { path: path.clone(), source });
         }
-        if !of.is_whole {
+        if !sync.is_whole {
             return Ok(None);
         }
         if !file_progress.is_damaged.load(Ordering::Relaxed) {
-            journal.add(path, &of.open)?;
+            journal.add(path, &sync.open)?;
         }
         Ok(Some(Event::Synced(*bytes)))
     }
@@ -532,8 +538,8 @@ fn take<'s>(
 }
 
 /// `None` when all writers have ended.
-fn next_to_sync(of: &Mutex<Receiver<ToSync>>) -> Option<ToSync> {
-    pgtoll_system::lock(of).recv().ok()
+fn next_to_sync(receiver: &Mutex<Receiver<ToSync>>) -> Option<ToSync> {
+    pgtoll_system::lock(receiver).recv().ok()
 }
 
 /// Syncs the directories of files, and another.
@@ -548,7 +554,7 @@ fn sync_directory(path: &Path) -> Result<(), WriteError> {
         // As PostgreSQL takes it: some file systems cannot sync directories.
         Err(error)
             if error.kind() == io::ErrorKind::InvalidInput
-                && fs::metadata(path).is_ok_and(|of| of.is_dir()) =>
+                && fs::metadata(path).is_ok_and(|metadata| metadata.is_dir()) =>
         {
             Ok(())
         }

@@ -58,7 +58,7 @@ impl EnableJournal {
         let path = data.join(NAME);
         let header = header(hold)?;
         let line =
-            |of: &RelationFile| LINE_BYTES + relative(&of.path, &data).as_os_str().len() as u64;
+            |file: &RelationFile| LINE_BYTES + relative(&file.path, &data).as_os_str().len() as u64;
         let room = header.len() as u64 + files.iter().map(line).sum::<u64>();
         let mode = fs::metadata(&data).map_err(WriteError::read(&data))?.mode();
         let file = File::options()
@@ -95,10 +95,10 @@ impl EnableJournal {
     }
 
     /// Whether the file was synced with its checksums, and not written to since.
-    pub(super) fn has(&self, of: &RelationFile) -> bool {
+    pub(super) fn has(&self, file: &RelationFile) -> bool {
         !self.found.is_empty()
-            && fs::metadata(&of.path)
-                .is_ok_and(|found| self.found.contains(&self.line(&of.path, &found)))
+            && fs::metadata(&file.path)
+                .is_ok_and(|found| self.found.contains(&self.line(&file.path, &found)))
     }
 
     /// There was a journal, and the cluster was used since.
@@ -171,8 +171,15 @@ fn header(hold: &Hold) -> Result<String, WriteError> {
 }
 
 /// Every change of a file changes the last of these, and none can be set back.
-fn identity(of: &fs::Metadata) -> String {
-    format!("{} {} {} {}.{:09}", of.dev(), of.ino(), of.len(), of.ctime(), of.ctime_nsec())
+fn identity(metadata: &fs::Metadata) -> String {
+    format!(
+        "{} {} {} {}.{:09}",
+        metadata.dev(),
+        metadata.ino(),
+        metadata.len(),
+        metadata.ctime(),
+        metadata.ctime_nsec()
+    )
 }
 
 fn checksum(header: &str, line: &str) -> u32 {

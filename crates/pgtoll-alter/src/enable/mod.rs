@@ -127,7 +127,7 @@ fn enable_on(
         return Ok(ChecksumsChanged { already: true, ..ChecksumsChanged::default() });
     }
     let list = readable(relation_files(hold.data(), control))?;
-    let crew = Crew::of(medium, hold, &list.files, options.jobs)?;
+    let crew = Crew::new(medium, hold, &list.files, options.jobs)?;
     crew.may_write()?;
     let journal = if options.sync { Some(EnableJournal::open(hold, &list.files)?) } else { None };
     let done = done(journal.as_ref(), &list);
@@ -172,7 +172,7 @@ fn readable(mut list: RelationFileList) -> Result<RelationFileList, WriteError> 
 fn done(journal: Option<&EnableJournal>, list: &RelationFileList) -> BTreeSet<usize> {
     let Some(journal) = journal else { return BTreeSet::new() };
     let files = list.files.iter().enumerate();
-    files.filter(|(_, of)| journal.has(of)).map(|(file, _)| file).collect()
+    files.filter(|(_, file)| journal.has(file)).map(|(file, _)| file).collect()
 }
 
 fn earlier(

@@ -93,19 +93,19 @@ struct Piece<'a> {
 
 /// Where a piece begins every so many bytes; all of it where that is not much.
 fn pieces(files: &[RelationFile], block_bytes: u64) -> Vec<Piece<'_>> {
-    let all: u64 = files.iter().map(|of| of.bytes).sum();
+    let all: u64 = files.iter().map(|file| file.bytes).sum();
     let step = (all / PIECES).max(PIECE_BYTES as u64);
     let (mut pieces, mut before, mut next) = (Vec::new(), 0, 0);
     // Direct reads begin at whole pages of memory too.
     let unit = block_bytes.max(ALIGNMENT as u64);
-    for of in files {
-        while next < before + of.bytes {
+    for file in files {
+        while next < before + file.bytes {
             let at = (next - before) / unit * unit;
-            let bytes = (of.bytes - at).min(PIECE_BYTES as u64);
-            pieces.push(Piece { of, at, bytes });
+            let bytes = (file.bytes - at).min(PIECE_BYTES as u64);
+            pieces.push(Piece { of: file, at, bytes });
             next += step;
         }
-        before += of.bytes;
+        before += file.bytes;
     }
     pieces
 }

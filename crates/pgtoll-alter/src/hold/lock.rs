@@ -101,7 +101,9 @@ impl LeftLock {
 /// A link, a socket, or no regular file.
 fn is_no_file(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::InvalidInput
-        || [Errno::ELOOP, Errno::ENXIO].iter().any(|of| error.raw_os_error() == Some(*of as i32))
+        || [Errno::ELOOP, Errno::ENXIO]
+            .iter()
+            .any(|item| error.raw_os_error() == Some(*item as i32))
 }
 
 /// `postmaster.pid`, made by us.
@@ -163,7 +165,7 @@ const LOCK_TRIES: usize = 10;
 
 /// Gives a complete file its name, locked already.
 fn publish(path: &Path) -> io::Result<File> {
-    let mut draft = Draft::of(path)?;
+    let mut draft = Draft::from_path(path)?;
     let is_locked = draft.file().try_lock().is_ok();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let data = path.parent().unwrap_or(Path::new("/")).display();

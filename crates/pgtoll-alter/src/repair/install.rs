@@ -68,8 +68,9 @@ impl UndoPage {
 
     /// Whether it is of this block.
     pub fn is_of(&self, block: &RepairBlock) -> bool {
-        let key =
-            |of: &RepairBlock| (of.tablespace, of.database, of.filenode, of.fork.clone(), of.block);
+        let key = |block: &RepairBlock| {
+            (block.tablespace, block.database, block.filenode, block.fork.clone(), block.block)
+        };
         key(&self.proof) == key(block)
     }
 
@@ -130,7 +131,8 @@ impl UndoPage {
         let is_relation = name.and_then(RelationFileName::parse).is_some();
         let places = relation_directories(data, control, &mut RelationFileList::default());
         let parent = self.file.parent();
-        is_relation && places.iter().any(|of| fs::canonicalize(&of.path).ok().as_deref() == parent)
+        is_relation
+            && places.iter().any(|place| fs::canonicalize(&place.path).ok().as_deref() == parent)
     }
 
     pub(super) fn read(&self, file: &File) -> Result<Vec<u8>, RepairError> {
@@ -205,7 +207,7 @@ pub enum RepairStep {
 
 impl RepairUndo {
     /// What the plan would write.
-    pub fn of(plan: &RepairPlan, control: &ControlFile) -> Self {
+    pub fn new(plan: &RepairPlan, control: &ControlFile) -> Self {
         Self {
             schema: REPAIR_UNDO_SCHEMA.to_owned(),
             system_identifier: control.system_identifier.to_string(),
@@ -216,12 +218,12 @@ impl RepairUndo {
 
     /// Writes it to `path`, complete and synced, unless something has that name.
     pub fn save(&self, path: &Path) -> io::Result<()> {
-        let mut draft = Draft::of(path)?;
+        let mut draft = Draft::from_path(path)?;
         draft.write_all(&serde_json::to_vec(self)?)?;
         draft.publish_new()?;
-        let directory = path.parent().filter(|of| *of != Path::new(""));
+        let directory = path.parent().filter(|parent| *parent != Path::new(""));
         // Some file systems cannot sync directories.
-        let _ = File::open(directory.unwrap_or(Path::new("."))).and_then(|of| of.sync_all());
+        let _ = File::open(directory.unwrap_or(Path::new("."))).and_then(|open| open.sync_all());
         Ok(())
     }
 
@@ -234,8 +236,8 @@ impl RepairUndo {
     /// The content of an undo file; `None` if no repair could have made it.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let undo: Option<Self> = serde_json::from_slice(bytes).ok();
-        undo.filter(|of| {
-            of.schema == REPAIR_UNDO_SCHEMA && of.pages.iter().all(UndoPage::is_possible)
+        undo.filter(|undo| {
+            undo.schema == REPAIR_UNDO_SCHEMA && undo.pages.iter().all(UndoPage::is_possible)
         })
     }
 
@@ -315,7 +317,7 @@ impl RepairPlan {
     pub fn mark_installed(&mut self, written: &[usize]) {
         for number in written {
             let Some(page) = self.pages.get(*number) else { continue };
-            for block in self.record.blocks.iter_mut().filter(|of| page.is_of(of)) {
+            for block in self.record.blocks.iter_mut().filter(|block| page.is_of(block)) {
                 block.installed = block.class > EvidenceClass::Derivable;
             }
         }
@@ -326,7 +328,7 @@ impl RepairPlan {
     pub fn mark_not_written(&mut self, not_written: &[(usize, BlockRefusal)]) {
         for (number, reason) in not_written {
             let Some(page) = self.pages.get(*number) else { continue };
-            for block in self.record.blocks.iter_mut().filter(|of| page.is_of(of)) {
+            for block in self.record.blocks.iter_mut().filter(|block| page.is_of(block)) {
                 block.reason = format!("not written: {reason}; {}", block.reason);
             }
         }
@@ -397,15 +399,15 @@ mod tests {
             forge(&mut undo);
             assert_eq!(read(&undo), None);
         };
-        check(&|of| of.schema = "pgtoll.undo/1".to_owned());
-        check(&|of| of.pages[0].at += 1);
-        check(&|of| of.pages[0].at = u64::MAX - 8191);
-        check(&|of| of.pages[0].block += 1);
-        check(&|of| of.pages[0].before.truncate(2));
-        check(&|of| of.pages[0].before.clear());
-        check(&|of| {
-            let before = of.pages[0].before.clone();
-            of.pages[0].after = before;
+        check(&|item| item.schema = "pgtoll.undo/1".to_owned());
+        check(&|item| item.pages[0].at += 1);
+        check(&|item| item.pages[0].at = u64::MAX - 8191);
+        check(&|item| item.pages[0].block += 1);
+        check(&|item| item.pages[0].before.truncate(2));
+        check(&|item| item.pages[0].before.clear());
+        check(&|item| {
+            let before = item.pages[0].before.clone();
+            item.pages[0].after = before;
         });
         assert_eq!(RepairUndo::read(b"{}"), None);
     }

@@ -158,22 +158,22 @@ pub fn plan_repair(
     }
     // Of one block there may be several findings; the first one counts.
     let mut seen = BTreeSet::new();
-    let each = damaged.iter().filter(|of| seen.insert((of.fork, of.block)));
+    let each = damaged.iter().filter(|damaged| seen.insert((damaged.fork, damaged.block)));
     let damaged: Vec<DamagedBlock> = each.take(REPAIR_BLOCKS_MAX).cloned().collect();
     // Nothing changes a block that the server refuses, so what it says comes first.
     let mut unfit = BTreeMap::new();
     if let Some(target) = &mut running {
-        for of in &damaged {
-            unfit.insert((of.fork, of.block), target.unfit(of.fork, of.block));
+        for damaged in &damaged {
+            unfit.insert((damaged.fork, damaged.block), target.unfit(damaged.fork, damaged.block));
         }
     }
     let places: Vec<PathBuf> = options
         .sources
         .iter()
-        .filter_map(|of| Some(of.directory()?.join("pg_wal")))
+        .filter_map(|source| Some(source.directory()?.join("pg_wal")))
         .chain(options.wal.clone())
         .collect();
-    let lineage = Lineage::of(data, &places);
+    let lineage = Lineage::new(data, &places);
     let mut opened = Vec::new();
     for origin in &options.sources {
         opened.push(match origin {
@@ -205,12 +205,12 @@ pub fn plan_repair(
         .sources
         .iter()
         .zip(opened)
-        .map(|(origin, opened)| JudgedSource::of(origin.kind(), origin.name(), opened, references))
+        .map(|(origin, opened)| JudgedSource::new(origin.kind(), origin.name(), opened, references))
         .collect();
     let mut planner = Planner {
         data,
         names,
-        target: RelationBlocks::of(data),
+        target: RelationBlocks::from_data(data),
         sources,
         references,
         limit,
@@ -222,7 +222,7 @@ pub fn plan_repair(
         planner.rebuild(&damaged, chains, rebuild);
     }
     let mut pages = Vec::new();
-    let blocks = damaged.iter().map(|of| planner.block(of, &mut pages)).collect();
+    let blocks = damaged.iter().map(|damaged| planner.block(damaged, &mut pages)).collect();
     let mut record = planner.record(blocks, provenance);
     record.running = running.is_some();
     Ok(RepairPlan { record, pages })
@@ -312,15 +312,15 @@ impl WantedWal<'_> {
         interrupt: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<Option<(BlockReferences, BlockChains)>, RepairError> {
         let data = self.data;
-        let of_sources = sources.iter().flatten().filter_map(|of| of.wal.clone());
-        let of_sources = of_sources.filter(|of| of.exists());
+        let of_sources = sources.iter().flatten().filter_map(|source| source.wal.clone());
+        let of_sources = of_sources.filter(|item| item.exists());
         let places: Vec<PathBuf> = self.options.wal.iter().cloned().chain(of_sources).collect();
         let segments = segments_up_to(data, self.lineage, &places, self.limit.lsn())?;
         if segments.is_empty() {
             return Ok(None);
         }
         let blocks: Vec<(RelationFork, u32)> =
-            self.damaged.iter().map(|of| (of.fork, of.block)).collect();
+            self.damaged.iter().map(|damaged| (damaged.fork, damaged.block)).collect();
         let new = || {
             let blocks = || blocks.iter().copied();
             (
@@ -351,7 +351,7 @@ struct JudgedSource {
 }
 
 impl JudgedSource {
-    fn of(
+    fn new(
         kind: RepairSourceKind,
         name: String,
         opened: Result<PageSource, SourceRefusal>,
@@ -395,12 +395,12 @@ impl Planner<'_> {
     /// Lets a server replay WAL for the blocks that no source proves, and takes what came out for one
     /// more source.
     fn rebuild(&mut self, damaged: &[DamagedBlock], chains: &BlockChains, rebuild: Rebuild<'_>) {
-        let is_open = |of: &&DamagedBlock| {
-            let found = self.block(of, &mut Vec::new());
-            found.class < EvidenceClass::Proved && self.why_not(of).is_none()
+        let is_open = |block: &&DamagedBlock| {
+            let found = self.block(block, &mut Vec::new());
+            found.class < EvidenceClass::Proved && self.why_not(block).is_none()
         };
         let open: Vec<(RelationFork, u32)> =
-            damaged.iter().filter(is_open).map(|of| (of.fork, of.block)).collect();
+            damaged.iter().filter(is_open).map(|damaged| (damaged.fork, damaged.block)).collect();
         if open.is_empty() {
             return;
         }
@@ -408,7 +408,7 @@ impl Planner<'_> {
             self.notes.push("there is too much WAL about the blocks to replay it alone".to_owned());
             return;
         }
-        let rebuilt = match RedoPlan::of(self.data, &open, chains) {
+        let rebuilt = match RedoPlan::new(self.data, &open, chains) {
             Ok(None) => return,
             Ok(Some(plan)) => replayed(plan, rebuild),
             Err(reason) => Err(reason),
@@ -418,7 +418,7 @@ impl Planner<'_> {
                 let name = rebuilt.server.clone();
                 let source = Ok(PageSource::of_redo(rebuilt));
                 let kind = RepairSourceKind::Wal;
-                self.sources.push(JudgedSource::of(kind, name, source, self.references));
+                self.sources.push(JudgedSource::new(kind, name, source, self.references));
             }
             Err(reason) => self.notes.push(format!("WAL alone was not replayed: {reason}")),
         }
@@ -430,7 +430,7 @@ impl Planner<'_> {
         let sources = self.sources.iter().map(|source| RepairSource {
             kind: source.kind,
             path: source.name.clone(),
-            contains: source.opened.as_ref().ok().map(|(of, _)| of.contains()),
+            contains: source.opened.as_ref().ok().map(|(opened, _)| opened.contains()),
             refused: source.opened.as_ref().err().map(ToString::to_string),
         });
         let wal = self.references.and_then(BlockReferences::first).map(|from| RepairWal {
@@ -502,7 +502,7 @@ impl Planner<'_> {
             (0..self.sources.len()).map(|at| self.candidate(at, damaged, &file, &page)).collect();
         // Of equal ones the first.
         let best = (0..candidates.len()).rev().max_by_key(|at| candidates[*at].0.class);
-        found.candidates = candidates.iter().map(|(of, _)| of.clone()).collect();
+        found.candidates = candidates.iter().map(|(candidate, _)| candidate.clone()).collect();
         let Some((at, after)) = best.and_then(|at| Some((at, candidates[at].1.as_ref()?))) else {
             let reason = match &candidates[..] {
                 [] => "no source was named",
@@ -552,10 +552,10 @@ impl Planner<'_> {
     fn unjudged(&self, damaged: &DamagedBlock) -> RepairBlock {
         let RelationFork { relation, number } = damaged.fork;
         let history = self.history(damaged);
-        let last_record = history.and_then(|of| of.last).map(|of| RepairWalRecord {
-            at: of.at,
-            end: of.end,
-            kind: of.record_type.name(self.data.major),
+        let last_record = history.and_then(|history| history.last).map(|item| RepairWalRecord {
+            at: item.at,
+            end: item.end,
+            kind: item.record_type.name(self.data.major),
         });
         let is_derivable = number == ForkNumber::FSM
             || number == ForkNumber::VM
@@ -657,7 +657,7 @@ impl Planner<'_> {
 
 /// Blocks that are not as they should be.
 pub(crate) fn count_remaining(blocks: &[RepairBlock]) -> u64 {
-    let remains = |of: &&RepairBlock| !of.installed && of.class != EvidenceClass::Sound;
+    let remains = |block: &&RepairBlock| !block.installed && block.class != EvidenceClass::Sound;
     blocks.iter().filter(remains).count() as u64
 }
 

@@ -178,7 +178,9 @@ fn compare(
         )));
     }
     let hints = &wal.history.hints;
-    if !hints.is_empty() && (hints.contains(&lsn) || last_but_hints.is_some_and(|of| of.end == lsn))
+    if !hints.is_empty()
+        && (hints.contains(&lsn)
+            || last_but_hints.is_some_and(|last_but_hint| last_but_hint.end == lsn))
     {
         let words = format!("no record behind its LSN {lsn} changes the block but for hints");
         return Ok(Basis { since: lsn, words });
@@ -186,8 +188,8 @@ fn compare(
     if !hints.is_empty() && last_but_hints.is_none() {
         return without_record(candidate, damaged, wal, source);
     }
-    let is_visible = |of: &NamingRecord| of.record_type == XLOG_HEAP2_VISIBLE;
-    let may_skip = last.is_some_and(|of| is_visible(&of)) && candidate.flags & ALL_VISIBLE != 0;
+    let is_visible = |naming: &NamingRecord| naming.record_type == XLOG_HEAP2_VISIBLE;
+    let may_skip = last.is_some_and(|last| is_visible(&last)) && candidate.flags & ALL_VISIBLE != 0;
     let deciding = match (last, last_but_visible) {
         (Some(last), _) if last.end == lsn => Some(last),
         (Some(_), other) if may_skip => other,
@@ -256,7 +258,7 @@ fn has_unlogged_values(page: &[u8]) -> bool {
         let count = rows()?.first()?.data.get(8..16)?.try_into().ok()?;
         Some(i64::from_le_bytes(count))
     };
-    PageKind::of(page) == PageKind::Sequence && unlogged() != Some(0)
+    PageKind::from_page(page) == PageKind::Sequence && unlogged() != Some(0)
 }
 
 /// What is left where WAL decides nothing: the damaged page's own LSN.
@@ -529,7 +531,7 @@ mod tests {
         page[8184..8188].copy_from_slice(&0x1717_u32.to_le_bytes());
         let checksum = pgtoll_checksum::page_checksum(&page, BLOCK);
         page[PAGE_CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
-        assert_eq!(PageKind::of(&page), PageKind::Sequence);
+        assert_eq!(PageKind::from_page(&page), PageKind::Sequence);
         page
     }
 

@@ -55,7 +55,7 @@ pub type Rebuild<'a> = &'a mut dyn FnMut(&RedoPlan) -> Result<RebuiltPages, Redo
 impl RedoPlan {
     /// How the WAL makes these blocks anew; `None`: it has no image of any of them. An error: it cannot
     /// be said to a server.
-    pub(super) fn of(
+    pub(super) fn new(
         data: &DataDirectory,
         wanted: &[(RelationFork, u32)],
         chains: &BlockChains,
@@ -64,16 +64,16 @@ impl RedoPlan {
         let (mut named, mut kept) = (BTreeMap::new(), BTreeMap::new());
         let mut xids = BTreeSet::new();
         for (fork, block) in wanted {
-            let Some(chain) = chains.of(*fork, *block) else { continue };
-            let records = chain.iter().map(|of| of.record.at).collect();
+            let Some(chain) = chains.chain(*fork, *block) else { continue };
+            let records = chain.iter().map(|chain| chain.record.at).collect();
             blocks.push(PlannedBlock { of: (*fork, *block), records });
-            for of in chain {
-                for (fork, block) in &of.blocks {
+            for chain in chain {
+                for (fork, block) in &chain.blocks {
                     let last = named.entry(*fork).or_insert(*block);
                     *last = (*last).max(*block);
                 }
-                xids.insert(of.xid);
-                kept.insert(of.record.at, of.record.clone());
+                xids.insert(chain.xid);
+                kept.insert(chain.record.at, chain.record.clone());
             }
         }
         let Some(first) = kept.keys().next().copied() else { return Ok(None) };
@@ -92,7 +92,7 @@ impl RedoPlan {
         let bytes = pgtoll_system::read(&path, CONTROL_FILE_BYTES as u64)
             .map_err(|error| RedoRefusal::ControlFile { path, error })?;
         let (control_bytes, checkpoint) = ControlFile::for_redo(&bytes, start, timeline)?;
-        let target = RelationBlocks::of(data);
+        let target = RelationBlocks::from_data(data);
         let files = sparse_files(&target, &data.path, &named);
         Ok(Some(Self {
             blocks,
@@ -173,7 +173,7 @@ impl RedoPlan {
         let segment_bytes = self.layout.segment_bytes;
         self.layout.write(self.start, &self.checkpoint, &self.records, &mut |at, bytes| {
             let number = at.0 / segment_bytes;
-            if open.as_ref().is_none_or(|(of, _)| *of != number) {
+            if open.as_ref().is_none_or(|(open, _)| *open != number) {
                 let file = new_file(&directory.join(self.segment_name(number)))?;
                 file.set_len(segment_bytes)?;
                 open = Some((number, file));
@@ -201,7 +201,8 @@ impl RedoPlan {
             "shared_buffers=16MB",
             "dynamic_shared_memory_type=mmap",
         ];
-        let settings = settings.into_iter().flat_map(|of| ["-c".to_owned(), of.to_owned()]);
+        let settings =
+            settings.into_iter().flat_map(|setting| ["-c".to_owned(), setting.to_owned()]);
         let begin = ["--single".to_owned(), "-D".to_owned(), data];
         begin.into_iter().chain(settings).chain(["template1".to_owned()]).collect()
     }
@@ -219,10 +220,10 @@ impl RedoPlan {
         };
         let made = self.blocks.iter().map(|block| (block.of, page(block.of.0, block.of.1)));
         let lost =
-            self.lost.iter().map(|(of, reason)| (*of, Err(BlockRefusal::Told(reason.clone()))));
+            self.lost.iter().map(|(lost, reason)| (*lost, Err(BlockRefusal::Told(reason.clone()))));
         let pages = made.chain(lost).collect();
         let failure = RedoFailure::of_log(log);
-        let from = self.records.first().map_or(Lsn::INVALID, |of| of.at);
+        let from = self.records.first().map_or(Lsn::INVALID, |record| record.at);
         RebuiltPages { pages, server: server.to_owned(), from, failure }
     }
 
@@ -318,7 +319,7 @@ fn make_directory(path: &Path) -> io::Result<()> {
 /// The directories that a file is in. A tablespace is a link, as servers want it, to a directory of
 /// this very one.
 fn make_parents(directory: &Path, path: &Path) -> io::Result<()> {
-    let Some(parent) = path.parent().filter(|of| *of != directory) else { return Ok(()) };
+    let Some(parent) = path.parent().filter(|parent| *parent != directory) else { return Ok(()) };
     if fs::symlink_metadata(parent).is_ok() {
         return Ok(());
     }

@@ -147,7 +147,7 @@ impl<'a> RunningTarget<'a> {
         let session = self.session(fork.relation.database)?;
         let rows = session.query(&sql)?;
         let row = rows.first().ok_or(BlockRefusal::UnknownRelation("server"))?;
-        Ok(Known::of(row)?)
+        Ok(Known::from_row(row)?)
     }
 
     /// Writes a page while the server refuses the block. The error is why it was not written, or not
@@ -246,7 +246,7 @@ struct Known {
 }
 
 impl Known {
-    fn of(row: &Row) -> Result<Self, Error> {
+    fn from_row(row: &Row) -> Result<Self, Error> {
         Ok(Self {
             oid: row.parse("oid")?,
             kind: row.text("kind")?.to_owned(),
@@ -288,7 +288,7 @@ fn connect(dsn: &Dsn) -> Result<Connection, Error> {
 
 /// Why no page of this server is repaired while it runs.
 fn unfit_server(row: &Row, data: &DataDirectory) -> Result<Option<String>, Error> {
-    let is = |column: &str| row.text(column).map(|of| of == "t");
+    let is = |column: &str| row.text(column).map(|text| text == "t");
     if is("standby")? {
         return Ok(Some("it is a standby: repair its primary, and make it anew".to_owned()));
     }

@@ -29,11 +29,13 @@ pub(super) struct RelationBlocks {
 }
 
 impl RelationBlocks {
-    pub(super) fn of(data: &DataDirectory) -> Self {
+    pub(super) fn from_data(data: &DataDirectory) -> Self {
         let control = &data.control;
         let places = relation_directories(&data.path, control, &mut RelationFileList::default());
-        let directories =
-            places.into_iter().map(|of| ((of.tablespace, of.database), of.path)).collect();
+        let directories = places
+            .into_iter()
+            .map(|place| ((place.tablespace, place.database), place.path))
+            .collect();
         let (block_bytes, file_blocks) = (control.block_bytes as usize, control.file_blocks.max(1));
         Self { directories, block_bytes, file_blocks }
     }
@@ -216,7 +218,7 @@ impl PageSource {
             Ok(left) => left,
             Err(reason) => return Ok(Err(reason)),
         };
-        let pages = SourcePages::Files(RelationBlocks::of(&data));
+        let pages = SourcePages::Files(RelationBlocks::from_data(&data));
         let wal = Some(path.join("pg_wal"));
         Ok(Self::of_copy(pages, &data.control, (contains, timeline), wal, target, lineage))
     }
@@ -236,7 +238,8 @@ impl PageSource {
             let (is_anchored, anchor) = (true, Lsn::MAX);
             return Ok(SourceHistory { contains, timeline_end, taken, is_anchored, anchor });
         };
-        let is_read = |of: &&BlockReferences| of.first().is_some_and(|first| first <= at);
+        let is_read =
+            |references: &&BlockReferences| references.first().is_some_and(|first| first <= at);
         let is_anchored = match wal.filter(is_read) {
             None => false,
             Some(wal) if wal.checkpoint_at(at) == Some((redo, time)) => true,
@@ -263,7 +266,8 @@ impl PageSource {
         let unreadable = |error: io::Error| BlockRefusal::Unreadable(error.to_string());
         let read = files.read(fork, block).map_err(unreadable)?;
         let (file, page) = read.ok_or(BlockRefusal::NoBlock)?;
-        let identity = |file: &File| file.metadata().map(|of| (of.dev(), of.ino())).ok();
+        let identity =
+            |file: &File| file.metadata().map(|metadata| (metadata.dev(), metadata.ino())).ok();
         if identity(&file).is_none() || identity(&file) == identity(target) {
             return Err(BlockRefusal::DamagedFile);
         }
@@ -273,7 +277,7 @@ impl PageSource {
 
 /// Why a directory's pages are not comparable with the cluster's.
 fn foreign(data: &DataDirectory, target: &DataDirectory) -> Option<SourceRefusal> {
-    let real = |of: &DataDirectory| fs::canonicalize(&of.path).ok();
+    let real = |directory: &DataDirectory| fs::canonicalize(&directory.path).ok();
     if real(data).is_none() || real(data) == real(target) {
         return Some(SourceRefusal::Itself);
     }
@@ -282,16 +286,19 @@ fn foreign(data: &DataDirectory, target: &DataDirectory) -> Option<SourceRefusal
 }
 
 /// Why the pages of a directory with this control file are not comparable with the cluster's.
-pub(super) fn foreign_control(of: &ControlFile, own: &ControlFile) -> Option<SourceRefusal> {
-    if own.system_identifier != of.system_identifier {
-        let (found, own) = (of.system_identifier, own.system_identifier);
+pub(super) fn foreign_control(
+    control_file: &ControlFile,
+    own: &ControlFile,
+) -> Option<SourceRefusal> {
+    if own.system_identifier != control_file.system_identifier {
+        let (found, own) = (control_file.system_identifier, own.system_identifier);
         return Some(SourceRefusal::OtherCluster { found, own });
     }
-    let layout = |of: &ControlFile| (of.block_bytes, of.file_blocks, of.catalog_version);
-    if layout(of) != layout(own) {
+    let layout = |file: &ControlFile| (file.block_bytes, file.file_blocks, file.catalog_version);
+    if layout(control_file) != layout(own) {
         return Some(SourceRefusal::OtherLayout);
     }
-    (of.checksum_version != 1).then_some(SourceRefusal::NoChecksums)
+    (control_file.checksum_version != 1).then_some(SourceRefusal::NoChecksums)
 }
 
 /// Up to where a base backup has all changes, and its timeline.

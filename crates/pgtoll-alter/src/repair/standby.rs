@@ -107,7 +107,8 @@ impl Standby {
 
     /// What it has of these blocks now.
     pub(super) fn fetch(&mut self, damaged: &[DamagedBlock]) -> FetchedPages {
-        let page = |of: &DamagedBlock| ((of.fork, of.block), self.page(of.fork, of.block));
+        let page =
+            |block: &DamagedBlock| ((block.fork, block.block), self.page(block.fork, block.block));
         damaged.iter().map(page).collect()
     }
 

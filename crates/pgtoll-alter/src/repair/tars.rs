@@ -36,9 +36,9 @@ pub(super) fn backup_tars(path: &Path) -> Vec<PathBuf> {
     }
     let entries = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut tars: Vec<PathBuf> =
-        entries.filter(|of| is_base(of) || tablespace(of).is_some()).collect();
+        entries.filter(|entry| is_base(entry) || tablespace(entry).is_some()).collect();
     tars.sort();
-    if tars.iter().any(|of| is_base(of)) { tars } else { Vec::new() }
+    if tars.iter().any(|tar| is_base(tar)) { tars } else { Vec::new() }
 }
 
 /// The tar of its WAL beside it.
@@ -56,7 +56,7 @@ pub(super) fn open(
     lineage: &Lineage,
     damaged: &[DamagedBlock],
 ) -> Result<Result<PageSource, SourceRefusal>, RepairError> {
-    let blocks = RelationBlocks::of(target);
+    let blocks = RelationBlocks::from_data(target);
     let wanted = wanted_blocks(&blocks, &target.path, damaged);
     let mut found = TarContents::default();
     for tar in tars {
@@ -93,14 +93,14 @@ fn wanted_blocks(
     damaged: &[DamagedBlock],
 ) -> HashMap<String, Vec<WantedBlock>> {
     let mut wanted = HashMap::<String, Vec<WantedBlock>>::new();
-    for of in damaged {
-        let Some((path, at)) = blocks.place(of.fork, of.block) else { continue };
+    for damaged in damaged {
+        let Some((path, at)) = blocks.place(damaged.fork, damaged.block) else { continue };
         let Ok(below) = path.strip_prefix(data) else { continue };
         let name = below.to_string_lossy().into_owned();
-        wanted.entry(name).or_default().push((at, of.fork, of.block));
+        wanted.entry(name).or_default().push((at, damaged.fork, damaged.block));
     }
-    for of in wanted.values_mut() {
-        of.sort_unstable_by_key(|(at, ..)| *at);
+    for item in wanted.values_mut() {
+        item.sort_unstable_by_key(|(at, ..)| *at);
     }
     wanted
 }

@@ -37,7 +37,7 @@ impl AutoFailover {
     const MONITOR_PORT: u16 = 6000;
 
     /// The one in `PATH`, for this server, which must have its extension.
-    pub fn of(installation: &Installation) -> Result<Self, ClusterError> {
+    pub fn from_installation(installation: &Installation) -> Result<Self, ClusterError> {
         let major = installation.version.major();
         // No wheel has the extension; 15 is what Debian 12 has.
         let is_embedded = installation.origin == Origin::Embedded;

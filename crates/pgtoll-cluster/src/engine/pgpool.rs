@@ -150,7 +150,8 @@ fn version_numbers(words: &str) -> Option<&str> {
 }
 
 fn is_before_4_4(words: &str) -> bool {
-    let mut numbers = version_numbers(words).into_iter().flat_map(|of| of.split('.'));
+    let mut numbers =
+        version_numbers(words).into_iter().flat_map(|version_number| version_number.split('.'));
     let mut next = || numbers.next().and_then(|number| number.parse::<u32>().ok());
     (next(), next()) < (Some(4), Some(4))
 }

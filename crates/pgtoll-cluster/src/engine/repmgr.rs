@@ -43,7 +43,7 @@ impl Repmgr {
     pub const DATABASE: &str = "repmgr";
 
     /// The one beside this server. Debian's programs in `/usr/bin` are wrappers, and not used.
-    pub fn of(installation: &Installation) -> Result<Self, ClusterError> {
+    pub fn from_installation(installation: &Installation) -> Result<Self, ClusterError> {
         let (client, daemon) = (installation.bin.join("repmgr"), installation.bin.join("repmgrd"));
         if client.is_file() && daemon.is_file() {
             return Ok(Self { client, daemon, bin: installation.bin.clone() });

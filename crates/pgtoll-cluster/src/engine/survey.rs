@@ -39,16 +39,20 @@ pub const TESTED_ENGINES: [&str; 8] = [
 
 impl EngineSurvey {
     /// Looks at the servers of this machine, the newest first, and for engines beside them.
-    pub fn of(installations: &[Installation]) -> Self {
-        let mut fit = installations
-            .iter()
-            .filter(|of| of.version.facts().is_ok() && of.origin != Origin::Embedded);
-        let with_repmgr = fit.clone().find(|of| Repmgr::of(of).is_ok());
+    pub fn from_installations(installations: &[Installation]) -> Self {
+        let mut fit = installations.iter().filter(|installation| {
+            installation.version.facts().is_ok() && installation.origin != Origin::Embedded
+        });
+        let with_repmgr = fit.clone().find(|fit| Repmgr::from_installation(fit).is_ok());
         let installation = with_repmgr.or_else(|| fit.next()).cloned();
-        let repmgr = installation.as_ref().and_then(|of| Repmgr::of(of).ok());
+        let repmgr = installation
+            .as_ref()
+            .and_then(|installation| Repmgr::from_installation(installation).ok());
         let pgbouncer = Pgbouncer::find("pgbouncer").ok();
         let pgpool = Pgpool::find().ok();
-        let auto_failover = installation.as_ref().and_then(|of| AutoFailover::of(of).ok());
+        let auto_failover = installation
+            .as_ref()
+            .and_then(|installation| AutoFailover::from_installation(installation).ok());
         let (redis, patroni) = (Redis::find().ok(), find_patroni());
         Self { installation, repmgr, pgbouncer, pgpool, redis, patroni, auto_failover }
     }
@@ -60,7 +64,11 @@ impl EngineSurvey {
             packages.push("repmgr".to_owned());
             // The package `repmgr` depends on the one for the distribution's own server.
             let own = self.installation.as_ref();
-            packages.extend(own.map(|of| format!("postgresql-{}-repmgr", of.version.major())));
+            packages.extend(
+                own.map(|installation| {
+                    format!("postgresql-{}-repmgr", installation.version.major())
+                }),
+            );
         }
         if self.pgbouncer.is_none() {
             packages.push("pgbouncer".to_owned());
@@ -82,10 +90,11 @@ impl EngineSurvey {
 
     /// What the engines that are there say about their versions.
     pub fn versions(&self, guard: &mut Guard) -> Result<Vec<String>, ClusterError> {
-        let repmgr = self.repmgr.as_ref().map(|of| of.version(guard)).transpose()?;
-        let pgbouncer = self.pgbouncer.as_ref().map(|of| of.version(guard)).transpose()?;
-        let pgpool = self.pgpool.as_ref().map(|of| of.version(guard)).transpose()?;
-        let redis = self.redis.as_ref().map(|of| of.version(guard)).transpose()?;
+        let repmgr = self.repmgr.as_ref().map(|repmgr| repmgr.version(guard)).transpose()?;
+        let pgbouncer =
+            self.pgbouncer.as_ref().map(|pgbouncer| pgbouncer.version(guard)).transpose()?;
+        let pgpool = self.pgpool.as_ref().map(|pgpool| pgpool.version(guard)).transpose()?;
+        let redis = self.redis.as_ref().map(|redis| redis.version(guard)).transpose()?;
         let mut versions: Vec<String> =
             [repmgr, pgbouncer, pgpool, redis].into_iter().flatten().collect();
         if let Some((patroni, etcd, haproxy)) = &self.patroni {

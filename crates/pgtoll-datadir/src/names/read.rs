@@ -149,8 +149,8 @@ impl<'a> Reader<'a> {
         };
         for index in &indexes {
             if index.is_ready {
-                let of = files(index.index, Some(BTREE)).zip(files(index.table, Some(HEAP)));
-                self.names.btrees.extend(of);
+                let item = files(index.index, Some(BTREE)).zip(files(index.table, Some(HEAP)));
+                self.names.btrees.extend(item);
             } else {
                 self.names.unready.extend(files(index.index, None));
             }
@@ -313,8 +313,8 @@ fn place(
     let map = if class.is_shared { shared } else { own };
     let number = if class.files == 0 { map.files(class.oid)? } else { class.files };
     let tablespace = if class.tablespace == 0 { database.tablespace } else { class.tablespace };
-    let of = if class.is_shared { 0 } else { database.oid };
-    Some(RelFileLocator { tablespace, database: of, rel_number: number })
+    let item = if class.is_shared { 0 } else { database.oid };
+    Some(RelFileLocator { tablespace, database: item, rel_number: number })
 }
 
 pub(super) fn control_file(path: &Path) -> Result<ControlFile, DatadirError> {

@@ -112,7 +112,7 @@ const NAMES_BYTES_MAX: usize = 1 << 30;
 
 fn relation(row: &Row, files: RelFileLocator, database: &Arc<str>) -> Result<RelationName, Error> {
     let letter = |column| Ok::<u8, Error>(row.text(column)?.bytes().next().unwrap_or_default());
-    let of = row.value("of")?.map(|relation| {
+    let item = row.value("of")?.map(|relation| {
         let schema = row.value("of_schema").ok().flatten().map(Into::into);
         TableName { schema, relation: relation.to_owned() }
     });
@@ -121,8 +121,8 @@ fn relation(row: &Row, files: RelFileLocator, database: &Arc<str>) -> Result<Rel
         database: (files.database != 0).then(|| database.clone()),
         schema: Some(row.text("nspname")?.into()),
         relation: row.text("relname")?.to_owned(),
-        kind: RelationKind::of(letter("relkind")?),
-        persistence: Persistence::of(letter("relpersistence")?),
-        of,
+        kind: RelationKind::from_letter(letter("relkind")?),
+        persistence: Persistence::from_letter(letter("relpersistence")?),
+        of: item,
     })
 }

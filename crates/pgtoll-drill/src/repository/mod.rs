@@ -70,7 +70,10 @@ struct Destination {
 
 impl RepositorySurvey {
     /// Looks at what a manifest lists: every stored file is looked for, and few are read.
-    pub(crate) fn of(stanza: &Path, manifest: PgBackRestManifest) -> (Self, RepositoryFacts) {
+    pub(crate) fn from_manifest(
+        stanza: &Path,
+        manifest: PgBackRestManifest,
+    ) -> (Self, RepositoryFacts) {
         let PgBackRestManifest { packing, files, directories, tablespaces, .. } = manifest;
         let mut survey = Self {
             stored: StoredFiles { stanza: stanza.to_owned(), packing },
@@ -114,7 +117,7 @@ impl RepositorySurvey {
         let (tablespace, below) = self.split(path);
         let kind = TarMemberKind::Directory;
         let member = TarMember { path: below.to_owned(), bytes: 0, kind };
-        match sorters.of(tablespace).place(&member) {
+        match sorters.sorter_mut(tablespace).place(&member) {
             Placement::Directory(path) => {
                 self.bytes = self.bytes.saturating_add(DISK_BLOCK);
                 self.directories.push(Destination { tablespace, path });
@@ -128,7 +131,7 @@ impl RepositorySurvey {
         let PgBackRestFile { path: name, bytes, place, checksum } = file;
         let (tablespace, below) = self.split(&name);
         let member = TarMember { path: below.to_owned(), bytes, kind: TarMemberKind::File };
-        match sorters.of(tablespace).place(&member) {
+        match sorters.sorter_mut(tablespace).place(&member) {
             Placement::File(path) => {
                 let disk_bytes = bytes.checked_next_multiple_of(DISK_BLOCK).unwrap_or(u64::MAX);
                 self.bytes = self.bytes.saturating_add(disk_bytes);
@@ -175,7 +178,7 @@ impl RepositorySurvey {
                 more => format!("{more} files of the backup, such as {first}"),
             };
             match fs::symlink_metadata(self.stored.stanza.join(key)) {
-                Ok(of) if of.is_file() => {}
+                Ok(symlink_metadata) if symlink_metadata.is_file() => {}
                 Ok(_) => found.push((format!("{key} is no file; it should have {whose}"), true)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     found.push((format!("{key} is missing; it should have {whose}"), true));
@@ -211,7 +214,8 @@ impl RepositorySurvey {
     }
 
     fn data_file(&self, path: &str) -> Option<&ListedFile> {
-        let is_it = |of: &&ListedFile| of.to.tablespace.is_none() && of.to.path == Path::new(path);
+        let is_it =
+            |file: &&ListedFile| file.to.tablespace.is_none() && file.to.path == Path::new(path);
         self.files.iter().find(is_it)
     }
 
@@ -296,7 +300,7 @@ mod tests {
     }
 
     fn unpacked(place: &Path, manifest: PgBackRestManifest) -> (PathBuf, Vec<String>) {
-        let (survey, _) = RepositorySurvey::of(place, manifest);
+        let (survey, _) = RepositorySurvey::from_manifest(place, manifest);
         let directory = place.join("copy");
         fs::create_dir(&directory).unwrap();
         let target = UnpackTarget {
@@ -306,7 +310,8 @@ mod tests {
             interrupt: &Interrupt::new(),
         };
         let found = survey.unpack(target, &mut |_, _| {}).unwrap();
-        let words = survey.findings.iter().chain(&found).map(|of| of.words.clone()).collect();
+        let words =
+            survey.findings.iter().chain(&found).map(|finding| finding.words.clone()).collect();
         (directory, words)
     }
 
@@ -331,7 +336,7 @@ mod tests {
         });
         let stored = stored.each_ref().map(|(key, content)| (&**key, *content));
         let (place, manifest) = stanza(&stored, &files);
-        let (survey, facts) = RepositorySurvey::of(place.path(), manifest.clone());
+        let (survey, facts) = RepositorySurvey::from_manifest(place.path(), manifest.clone());
         assert_eq!(survey.missing_tablespaces, [8].into());
         let [segment] = &*survey.segments else { panic!("{:?}", survey.segments) };
         let mut wal = String::new();

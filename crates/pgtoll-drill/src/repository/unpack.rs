@@ -32,7 +32,7 @@ impl RepositorySurvey {
         for to in self.directories.iter().filter(|to| is_own(to)) {
             made.make(&to.below(directory), &to.root(directory))?;
         }
-        let all = self.files.iter().map(|of| of.bytes).fold(0, u64::saturating_add);
+        let all = self.files.iter().map(|file| file.bytes).fold(0, u64::saturating_add);
         let (mut done, mut findings, mut buffer) = (0_u64, Vec::new(), vec![0; PIECE]);
         for file in self.files.iter().filter(|file| is_own(&file.to)) {
             interrupt.check()?;

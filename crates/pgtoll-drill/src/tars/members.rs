@@ -51,7 +51,7 @@ impl Sorters {
         Self { has_manifest, by_tablespace: BTreeMap::new() }
     }
 
-    pub(crate) fn of(&mut self, tablespace: Option<u32>) -> &mut MemberSorter {
+    pub(crate) fn sorter_mut(&mut self, tablespace: Option<u32>) -> &mut MemberSorter {
         let new = || MemberSorter::new(tablespace.is_some(), self.has_manifest);
         self.by_tablespace.entry(tablespace).or_insert_with(new)
     }
@@ -108,7 +108,7 @@ impl MemberSorter {
             && !self.is_tablespace
         {
             let name = name.to_string_lossy().into_owned();
-            return match SegmentFile::of(&path) {
+            return match SegmentFile::from_path(&path) {
                 Some(_) => Placement::Segment,
                 None if is_history(&name) => Placement::History(name),
                 None => Placement::LeftOut,
@@ -119,7 +119,8 @@ impl MemberSorter {
 
     /// Takes the directories above; false: one of them is a file, and none is taken.
     fn take_parents(&mut self, path: &Path) -> bool {
-        let is_new = |of: &&Path| !of.as_os_str().is_empty() && !self.directories.contains(*of);
+        let is_new =
+            |path: &&Path| !path.as_os_str().is_empty() && !self.directories.contains(*path);
         let new: Vec<&Path> = path.ancestors().skip(1).take_while(is_new).collect();
         if new.iter().any(|parent| self.files.contains(*parent)) {
             return false;
@@ -253,7 +254,7 @@ mod tests {
                     if let Placement::File(path) | Placement::Directory(path) =
                         sorter.place(&member(&path, kind))
                     {
-                        let is_below = path.components().all(|of| matches!(of, Component::Normal(_)));
+                        let is_below = path.components().all(|component| matches!(component, Component::Normal(_)));
                         prop_assert!(is_below && !path.as_os_str().is_empty(), "{}", path.display());
                     }
                 }

@@ -53,7 +53,7 @@ impl TarFiles {
     pub(crate) fn at(path: &Path) -> Result<Option<Self>, DrillError> {
         let is_directory = fs::metadata(path).map_err(DrillError::read(path))?.is_dir();
         let (directory, named) = match path.parent() {
-            Some(parent) if !is_directory => (parent, PackedTar::of(path)),
+            Some(parent) if !is_directory => (parent, PackedTar::from_path(path)),
             _ => (path, None),
         };
         if !is_directory && named.is_none() {
@@ -88,7 +88,7 @@ impl TarFiles {
         let mut tars = Vec::new();
         for entry in fs::read_dir(directory).map_err(DrillError::read(directory))? {
             let path = entry.map_err(DrillError::read(directory))?.path();
-            tars.extend(PackedTar::of(&path));
+            tars.extend(PackedTar::from_path(&path));
         }
         tars.sort_by(|one, other| one.path.cmp(&other.path));
         let (mut base, mut tablespaces, mut parts) = (None, BTreeMap::new(), Vec::new());
@@ -112,8 +112,8 @@ impl TarFiles {
             }
         }
         let (wal, manifest) = (None, None);
-        let of = |base| Self { base, tablespaces, parts, gaps, listed, wal, manifest };
-        Ok(base.map(of))
+        let pick = |base| Self { base, tablespaces, parts, gaps, listed, wal, manifest };
+        Ok(base.map(pick))
     }
 
     /// The data directory's tar, then those of tablespaces, each with the OID, then further parts.
@@ -125,7 +125,7 @@ impl TarFiles {
 
     /// Bytes of those tars, as they are packed.
     pub(crate) fn packed_bytes(&self) -> u64 {
-        self.all().filter_map(|(_, tar)| fs::metadata(&tar.path).ok()).map(|of| of.len()).sum()
+        self.all().filter_map(|(_, tar)| fs::metadata(&tar.path).ok()).map(|item| item.len()).sum()
     }
 
     /// How they are compressed, in PostgreSQL's words; `None`: not.
@@ -154,7 +154,7 @@ impl Found {
         if path.file_name().is_some_and(|name| name == "backup_manifest") {
             self.manifest = Some(path.to_owned());
         }
-        let Some(tar) = PackedTar::of(path) else { return };
+        let Some(tar) = PackedTar::from_path(path) else { return };
         match tar.stem() {
             Some(BASE) => self.bases.push(tar),
             Some("pg_wal") => self.wal = Some(tar.path),
@@ -169,7 +169,7 @@ impl Found {
 }
 
 impl PackedTar {
-    fn of(path: &Path) -> Option<Self> {
+    fn from_path(path: &Path) -> Option<Self> {
         Some(Self { packing: Packing::of_tar(path)?, path: path.to_owned() })
     }
 
@@ -220,7 +220,7 @@ fn small<R: Read>(stream: &mut TarStream<R>, most: usize) -> Result<Vec<u8>, pgt
 pub(crate) fn histories_in_tar(path: &Path, interrupt: &Interrupt) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     let read = |found: &mut BTreeMap<String, Vec<u8>>| -> Option<()> {
-        let tar = PackedTar::of(path)?;
+        let tar = PackedTar::from_path(path)?;
         let mut stream = tar.open(&Metered::default(), interrupt).ok()?;
         while let Some(member) = stream.next_member().ok()? {
             let name = member.path.trim_start_matches("./").to_owned();

@@ -76,20 +76,20 @@ struct Contents {
 impl TarSurvey {
     /// Looks through tars. `progress` is given bytes of the tars as they lie: those that were read, and
     /// all.
-    pub(crate) fn of(
+    pub(crate) fn read(
         files: TarFiles,
         limits: SurveyLimits<'_>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(Self, TarFacts), DrillError> {
         let (meter, all) = (Metered::default(), files.packed_bytes());
         let manifest = files.manifest.iter().filter_map(|path| fs::metadata(path).ok());
-        let bytes = manifest.map(|of| of.len().next_multiple_of(DISK_BLOCK)).sum();
+        let bytes = manifest.map(|manifest| manifest.len().next_multiple_of(DISK_BLOCK)).sum();
         let mut contents = Contents { bytes, ..Contents::default() };
         files.gaps.iter().for_each(|words| contents.find(words, true));
         let mut watch = || progress(meter.bytes(), all);
         let mut sorters = Sorters::new(files.manifest.is_some());
         for (oid, tar) in files.all() {
-            let sorter = sorters.of(oid);
+            let sorter = sorters.sorter_mut(oid);
             let ended = if tar.packing == Packing::Plain {
                 let file = tar.file()?;
                 let mut stream = TarStream::seeking(&file).map_err(DrillError::read(&tar.path))?;
@@ -215,7 +215,7 @@ impl Contents {
             }
             None => Err(DatadirError::Read { path, source: io::ErrorKind::NotFound.into() }),
         };
-        let catalogs = control.as_ref().ok().map(|of| of.catalog_version);
+        let catalogs = control.as_ref().ok().map(|control| control.catalog_version);
         let known = MAJORS.iter().find(|facts| Some(facts.catalog.version) == catalogs);
         let facts = TarFacts {
             control,

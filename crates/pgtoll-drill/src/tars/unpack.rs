@@ -53,7 +53,7 @@ impl TarSurvey {
         };
         let mut sorters = Sorters::new(self.files.manifest.is_some());
         for (oid, tar) in self.files.all() {
-            let sorter = sorters.of(oid);
+            let sorter = sorters.sorter_mut(oid);
             let mut stream = tar.open(&meter, interrupt)?;
             let to = match oid {
                 Some(oid) => directory.join("tablespaces").join(oid.to_string()),

@@ -8,14 +8,15 @@ const SETTINGS_NAMED: usize = 2;
 /// What an arm changes, in the words of its settings: `data checksums`, `wal_log_hints = on`. Its
 /// own name where that says nothing, or the same of another arm.
 pub(crate) fn change(header: &Header, arm: &str) -> String {
-    let find = |name: &str| header.arms.iter().find(|of| of.name == name);
+    let find = |name: &str| header.arms.iter().find(|arm| arm.name == name);
     let (Some(own), Some(baseline)) = (find(arm), find(&header.baseline)) else {
         return arm.to_owned();
     };
     let words = words(own, baseline);
-    let others = header.arms.iter().filter(|of| of.name != arm && of.twin_of.is_none());
-    let is_own =
-        others.filter(|of| of.name != header.baseline).all(|of| self::words(of, baseline) != words);
+    let others = header.arms.iter().filter(|item| item.name != arm && item.twin_of.is_none());
+    let is_own = others
+        .filter(|arm| arm.name != header.baseline)
+        .all(|arm| self::words(arm, baseline) != words);
     words.filter(|_| is_own).unwrap_or_else(|| arm.to_owned())
 }
 
@@ -31,16 +32,15 @@ fn words(arm: &Arm, baseline: &Arm) -> Option<String> {
         (false, true) => Some("no data checksums".to_owned()),
         _ => None,
     };
-    let changed = arm
-        .settings
-        .iter()
-        .filter(|(name, value)| baseline.settings.get(*name).is_none_or(|of| of != *value));
+    let changed = arm.settings.iter().filter(|(name, value)| {
+        baseline.settings.get(*name).is_none_or(|setting| setting != *value)
+    });
     let changed = changed.map(|(name, value)| format!("{name} = {value}"));
     let left_out = baseline.settings.keys().filter(|name| !arm.settings.contains_key(*name));
     let left_out = left_out.map(|name| format!("default {name}"));
     // The scale is the same for all.
     let values = arm.values.iter().filter(|(name, value)| {
-        *name != "scale" && baseline.values.get(*name).is_none_or(|of| of != *value)
+        *name != "scale" && baseline.values.get(*name).is_none_or(|item| item != *value)
     });
     let values = values.map(|(name, value)| format!("{name} {value}"));
     let all: Vec<String> =
@@ -65,9 +65,9 @@ mod tests {
         assert_eq!(change(&header, "hints"), "wal_log_hints = on");
         assert_eq!(change(&header, "twin"), "twin");
         assert_eq!(change(&header, "nobody"), "nobody");
-        let set = |of: &mut Arm, pairs: &[(&str, &str)]| {
+        let set = |arm: &mut Arm, pairs: &[(&str, &str)]| {
             let pairs = pairs.iter().map(|(name, value)| ((*name).into(), (*value).into()));
-            of.settings = pairs.collect::<BTreeMap<String, String>>();
+            arm.settings = pairs.collect::<BTreeMap<String, String>>();
         };
         set(&mut header.arms[0], &[("max_wal_size", "16GB")]);
         set(&mut header.arms[1], &[("max_wal_size", "1GB")]);

@@ -39,9 +39,9 @@ pub(crate) fn answer(
     let mut lines: Vec<AnswerLine> = arms.iter().flat_map(|arm| run.lines(arm)).collect();
     let (headline, subject) = headline(header, &figures, &lines)?;
     // What the sentence is about stands first.
-    lines.sort_by_key(|line| subject.is_some_and(|of| of.arm.name != line.arm));
-    let advice = subject.and_then(|of| run.advice(of));
-    let decides = subject.and_then(|of| run.decides(of, advice.as_ref()));
+    lines.sort_by_key(|line| subject.is_some_and(|subject| subject.arm.name != line.arm));
+    let advice = subject.and_then(|subject| run.advice(subject));
+    let decides = subject.and_then(|subject| run.decides(subject, advice.as_ref()));
     Some(RunAnswer { headline, advice, lines, decides, surer: run.surer() })
 }
 
@@ -69,10 +69,11 @@ impl<'a> Figures<'a> {
     }
 
     fn of_arm(&self, arm: &'a Arm) -> ArmFigures<'a> {
-        let primary = self.header.workloads.iter().filter_map(|of| self.primary(of, &arm.name));
-        let of_transactions = |of: &&Comparison| {
+        let primary =
+            self.header.workloads.iter().filter_map(|workload| self.primary(workload, &arm.name));
+        let of_transactions = |comparison: &&Comparison| {
             let mut workloads = self.header.workloads.iter();
-            workloads.any(|work| work.name == of.workload && work.work.is_of_transactions())
+            workloads.any(|work| work.name == comparison.workload && work.work.is_of_transactions())
         };
         let (transactions, operations) = primary.partition(of_transactions);
         ArmFigures { arm, transactions, operations }
@@ -81,20 +82,21 @@ impl<'a> Figures<'a> {
     /// The arm's comparison in the metric that the workload's answer is about.
     fn primary(&self, workload: &Workload, arm: &str) -> Option<&'a Comparison> {
         let metric = metrics(workload)[0];
-        let mut all = self.comparisons.iter().filter(|of| of.workload == workload.name);
-        all.find(|of| of.metric == metric && of.arm == arm)
+        let mut all =
+            self.comparisons.iter().filter(|comparison| comparison.workload == workload.name);
+        all.find(|comparison| comparison.metric == metric && comparison.arm == arm)
     }
 
     fn lines(&self, arm: &'a Arm) -> Vec<AnswerLine> {
         let lines = self.header.workloads.iter().flat_map(|workload| {
             let compared = self.primary(workload, &arm.name);
-            let compared = compared.map(|of| AnswerLine {
-                metric: Some(of.metric),
-                ratio: Some(of.ratio),
-                verdict: Some(of.verdict),
-                too_noisy: is_too_noisy(of),
-                cause: self.cause(workload, of),
-                ..self.line(workload, arm, figure(of))
+            let compared = compared.map(|compared| AnswerLine {
+                metric: Some(compared.metric),
+                ratio: Some(compared.ratio),
+                verdict: Some(compared.verdict),
+                too_noisy: is_too_noisy(compared),
+                cause: self.cause(workload, compared),
+                ..self.line(workload, arm, figure(compared))
             });
             let other = |(figure, cause): (String, String)| AnswerLine {
                 cause: Some(cause),
@@ -104,8 +106,8 @@ impl<'a> Figures<'a> {
             let wal = wal.map(other);
             let function = self.profiles.iter();
             let function = function
-                .filter(|of| of.workload == workload.name && of.arm == arm.name)
-                .filter_map(|of| Some(other(function_share(of)?)));
+                .filter(|function| function.workload == workload.name && function.arm == arm.name)
+                .filter_map(|function| Some(other(function_share(function)?)));
             compared.into_iter().chain(wal).chain(function).collect::<Vec<_>>()
         });
         lines.collect()
@@ -127,16 +129,17 @@ impl<'a> Figures<'a> {
     }
 
     fn value(&self, workload: &str, arm: &str, metric: &str) -> Option<&'a MetricValue> {
-        let mut all = self.values.iter().filter(|of| of.workload == workload && of.arm == arm);
-        all.find(|of| of.metric == metric)
+        let mut all =
+            self.values.iter().filter(|value| value.workload == workload && value.arm == arm);
+        all.find(|value| value.metric == metric)
     }
 
     /// Images for hint bits that the arm wrote and the baseline did not.
-    fn cause(&self, workload: &Workload, of: &Comparison) -> Option<String> {
+    fn cause(&self, workload: &Workload, comparison: &Comparison) -> Option<String> {
         const NAME: &str = "hint_images_per_page";
         let images = |arm: &str| Some(self.value(&workload.name, arm, NAME)?.value);
-        let more = images(&of.arm)? - images(&self.header.baseline)?;
-        let costs = of.verdict == Verdict::Costs && more > 0.01;
+        let more = images(&comparison.arm)? - images(&self.header.baseline)?;
+        let costs = comparison.verdict == Verdict::Costs && more > 0.01;
         costs.then(|| {
             if (more - 1.0).abs() < 0.05 {
                 "hint bits, an image of each page, once".to_owned()
@@ -148,8 +151,9 @@ impl<'a> Figures<'a> {
 
     /// The arm's WAL and what it is of, when it differs from the baseline's.
     fn wal(&self, workload: &Workload, arm: &Arm) -> Option<(String, String)> {
-        let mut all = self.values.iter().filter(|of| of.workload == workload.name);
-        let own = all.find(|of| of.arm == arm.name && of.metric.starts_with("wal_per_"))?;
+        let mut all = self.values.iter().filter(|value| value.workload == workload.name);
+        let own =
+            all.find(|value| value.arm == arm.name && value.metric.starts_with("wal_per_"))?;
         let baseline = self.value(&workload.name, &self.header.baseline, &own.metric)?;
         if is_near(own.value, baseline.value) {
             return None;
@@ -181,19 +185,20 @@ impl<'a> Figures<'a> {
     }
 
     /// By the worst workload of transactions, in server CPU or in WAL.
-    fn advice(&self, of: &ArmFigures<'_>) -> Option<ArmAdvice> {
+    fn advice(&self, figures: &ArmFigures<'_>) -> Option<ArmAdvice> {
         let mut arms = self.header.arms.iter();
         let baseline = arms.find(|arm| arm.name == self.header.baseline)?;
-        if !advice::turns_checksums_on(of.arm, baseline) {
+        if !advice::turns_checksums_on(figures.arm, baseline) {
             return None;
         }
-        let ratios: Vec<Interval> = of.transactions.iter().map(|of| of.ratio).collect();
+        let ratios: Vec<Interval> =
+            figures.transactions.iter().map(|transaction| transaction.ratio).collect();
         let cpu = advice::judge_cpu(&ratios)?;
-        let wal = self.most_wal(of).map(|(_, ratio)| advice::judge_wal(ratio));
+        let wal = self.most_wal(figures).map(|(_, ratio)| advice::judge_wal(ratio));
         let action = advised_action(wal.map_or(cpu, |wal| cpu.max(wal)));
         let not_judged = if wal.is_none() { "; these workloads write no WAL to judge" } else { "" };
         let rule = format!("{}{not_judged}", CHECKSUMS_RULE.sentence());
-        Some(ArmAdvice { arm: of.arm.name.clone(), action, rule })
+        Some(ArmAdvice { arm: figures.arm.name.clone(), action, rule })
     }
 
     /// The workload of transactions in which the arm writes most WAL for the baseline's, and how many
@@ -215,17 +220,22 @@ impl<'a> Figures<'a> {
     }
 
     /// The figure that the advice rests on, or that the sentence begins with.
-    fn decides(&self, of: &ArmFigures<'_>, advice: Option<&ArmAdvice>) -> Option<String> {
+    fn decides(&self, figures: &ArmFigures<'_>, advice: Option<&ArmAdvice>) -> Option<String> {
         let by = |bound: fn(&Interval) -> f64| {
-            let all = of.transactions.iter();
+            let all = figures.transactions.iter();
             all.max_by(|a, b| bound(&a.ratio).total_cmp(&bound(&b.ratio))).copied()
         };
-        let figure = |of: &Comparison| {
-            format!("{} of {}", name(of.metric), short_title(self.title(&of.workload)))
+        let figure = |comparison: &Comparison| {
+            format!(
+                "{} of {}",
+                name(comparison.metric),
+                short_title(self.title(&comparison.workload))
+            )
         };
         let percent = |ratio: f64| signed_percent(ratio.min(1000.0), 1);
-        let ratios: Vec<Interval> = of.transactions.iter().map(|of| of.ratio).collect();
-        let by_wal = self.most_wal(of).filter(|(_, ratio)| {
+        let ratios: Vec<Interval> =
+            figures.transactions.iter().map(|transaction| transaction.ratio).collect();
+        let by_wal = self.most_wal(figures).filter(|(_, ratio)| {
             let cpu = advice::judge_cpu(&ratios);
             advice.is_some() && cpu.is_some_and(|cpu| advice::judge_wal(*ratio) > cpu)
         });
@@ -233,25 +243,26 @@ impl<'a> Figures<'a> {
             let title = short_title(self.title(workload));
             return Some(format!("{} of {title}", wal_ratio(ratio)));
         }
-        match advice.map(|of| of.action) {
+        match advice.map(|advice| advice.action) {
             Some(AdvisedAction::Leave) => {
-                let of = by(|ratio| ratio.lower)?;
-                Some(format!("{}: lower bound {} %", figure(of), percent(of.ratio.lower)))
+                let by = by(|ratio| ratio.lower)?;
+                Some(format!("{}: lower bound {} %", figure(by), percent(by.ratio.lower)))
             }
             Some(_) => {
-                let of = by(|ratio| ratio.upper)?;
-                Some(format!("{}: upper bound {} %", figure(of), percent(of.ratio.upper)))
+                let by = by(|ratio| ratio.upper)?;
+                Some(format!("{}: upper bound {} %", figure(by), percent(by.ratio.upper)))
             }
             None => {
-                let all = of.transactions.iter().chain(&of.operations);
-                all.max_by(|a, b| harm(a).total_cmp(&harm(b))).map(|of| figure(of))
+                let all = figures.transactions.iter().chain(&figures.operations);
+                all.max_by(|a, b| harm(a).total_cmp(&harm(b)))
+                    .map(|transaction| figure(transaction))
             }
         }
     }
 
     fn title(&self, workload: &str) -> &'a str {
         let mut all = self.header.workloads.iter();
-        all.find(|of| of.name == workload).map_or("", |of| of.title.as_str())
+        all.find(|item| item.name == workload).map_or("", |workload| workload.title.as_str())
     }
 
     /// How much longer each workload would have to be measured, the shortest first.
@@ -261,9 +272,11 @@ impl<'a> Figures<'a> {
         for workload in &self.header.workloads {
             let of_arms = self.arms().filter_map(|arm| self.primary(workload, &arm.name));
             let unresolved: Vec<&Comparison> =
-                of_arms.filter(|of| of.verdict == Verdict::NotResolved).collect();
+                of_arms.filter(|item| item.verdict == Verdict::NotResolved).collect();
             let Some(first) = unresolved.first() else { continue };
-            let seconds = unresolved.iter().map(|of| of.more_seconds.unwrap_or(f64::INFINITY));
+            let seconds = unresolved
+                .iter()
+                .map(|unresolved| unresolved.more_seconds.unwrap_or(f64::INFINITY));
             let seconds = seconds.fold(0.0, f64::max);
             let target = precise(target(first.metric, precision));
             let title = short_title(&workload.title);
@@ -271,9 +284,9 @@ impl<'a> Figures<'a> {
         }
         open.sort_by(|a, b| a.0.total_cmp(&b.0));
         let more = open.len().saturating_sub(OPEN_SHOWN);
-        let shown = open.iter().take(OPEN_SHOWN).enumerate().map(|(index, (seconds, of))| {
+        let shown = open.iter().take(OPEN_SHOWN).enumerate().map(|(index, (seconds, item))| {
             let would = if index == 0 { " would narrow" } else { "" };
-            format!("{}{would} {of}", longer(*seconds))
+            format!("{}{would} {item}", longer(*seconds))
         });
         let mut said: Vec<String> = shown.collect();
         let plural = if more == 1 { "workload takes" } else { "workloads take" };
@@ -301,21 +314,22 @@ fn longer(seconds: f64) -> String {
 }
 
 /// The share of a function in an arm's CPU time, and the function, where it was found at all.
-fn function_share(of: &Profile) -> Option<(String, String)> {
-    let (lower, upper) = proportion_interval(of.samples, of.of)?;
+fn function_share(profile: &Profile) -> Option<(String, String)> {
+    let (lower, upper) = proportion_interval(profile.samples, profile.of)?;
     #[expect(clippy::cast_precision_loss, reason = "samples are far below 2^53")]
-    let share = of.samples as f64 / of.of as f64;
-    (of.samples > 0).then(|| {
-        let [share, lower, upper] = [share, lower, upper].map(|of| of * 100.0);
+    let share = profile.samples as f64 / profile.of as f64;
+    (profile.samples > 0).then(|| {
+        let [share, lower, upper] = [share, lower, upper].map(|item| item * 100.0);
         let figure = format!("{share:.1} % [{lower:.1}, {upper:.1}] of user CPU");
-        (figure, format!("function {}*", of.function))
+        (figure, format!("function {}*", profile.function))
     })
 }
 
 /// The title without what stands in parentheses at its end.
 fn short_title(title: &str) -> &str {
-    let short = title.strip_suffix(')').and_then(|of| of.split_once(" (")).map(|(of, _)| of);
-    short.filter(|of| !of.is_empty()).unwrap_or(title)
+    let short =
+        title.strip_suffix(')').and_then(|item| item.split_once(" (")).map(|(item, _)| item);
+    short.filter(|short| !short.is_empty()).unwrap_or(title)
 }
 
 #[cfg(test)]

@@ -34,8 +34,11 @@ fn wal_decides_where_cpu_is_cheap() {
         for compared in comparisons.iter_mut().filter(|compared| compared.arm == "checksums") {
             compared.ratio = Interval { estimate: 1.01, lower: 1.0, upper: 1.02 };
         }
-        let workload =
-            &comparisons.iter().find(|of| of.metric == Metric::CpuPerTransaction).unwrap().workload;
+        let workload = &comparisons
+            .iter()
+            .find(|comparison| comparison.metric == Metric::CpuPerTransaction)
+            .unwrap()
+            .workload;
         let first = values[0].clone();
         let wal = |arm: &str, value| MetricValue {
             workload: workload.clone(),
@@ -61,8 +64,8 @@ fn wal_decides_where_cpu_is_cheap() {
 fn each_arm_has_a_line_for_each_workload() {
     let answer = summarise(&run()).answer.unwrap();
     let figures = |arm: &str, workload: &str| {
-        let of = answer.lines.iter().filter(|of| of.arm == arm && of.workload == workload);
-        of.map(|of| of.figure.as_str()).collect::<Vec<_>>()
+        let item = answer.lines.iter().filter(|line| line.arm == arm && line.workload == workload);
+        item.map(|line| line.figure.as_str()).collect::<Vec<_>>()
     };
     let hints = figures("hints", "read-only-misses");
     assert_eq!(hints, ["no difference seen, at most 1.0 % more"]);
@@ -73,7 +76,7 @@ fn each_arm_has_a_line_for_each_workload() {
     assert_eq!(first, ["+135 % [+108, +166]", "WAL 8224 bytes a page"]);
     let vacuum = figures("checksums", "load-vacuum");
     assert_eq!(vacuum, ["WAL +135 %"]);
-    let causes: Vec<&str> = answer.lines.iter().filter_map(|of| of.cause.as_deref()).collect();
+    let causes: Vec<&str> = answer.lines.iter().filter_map(|line| line.cause.as_deref()).collect();
     let expected = [
         "function pg_checksum*",
         "hint bits, an image of each page, once",
@@ -81,9 +84,9 @@ fn each_arm_has_a_line_for_each_workload() {
         "from 7.51 to 17.7 bytes a page",
     ];
     assert_eq!(causes[..4], expected);
-    let noisy: Vec<_> = answer.lines.iter().filter(|of| of.too_noisy).collect();
-    assert!(noisy.iter().all(|of| of.figure.starts_with("too noisy to tell")), "{noisy:?}");
-    assert!(answer.lines.iter().all(|of| of.arm != "twin"));
+    let noisy: Vec<_> = answer.lines.iter().filter(|line| line.too_noisy).collect();
+    assert!(noisy.iter().all(|noisy| noisy.figure.starts_with("too noisy to tell")), "{noisy:?}");
+    assert!(answer.lines.iter().all(|line| line.arm != "twin"));
 }
 
 /// With a precision of its user's, what is that narrow is resolved.
@@ -92,14 +95,17 @@ fn precision_says_what_is_resolved() {
     let mut run = run();
     let open = |run: &Run| {
         let result = summarise(run);
-        let of = result.comparisons.iter().filter(|of| of.verdict == Verdict::NotResolved);
-        of.count()
+        let comparison = result
+            .comparisons
+            .iter()
+            .filter(|comparison| comparison.verdict == Verdict::NotResolved);
+        comparison.count()
     };
     let before = open(&run);
     run.header.design.precision = Some(0.5);
     assert!(open(&run) < before && before > 0);
     let answer = summarise(&run).answer.unwrap();
-    assert!(answer.lines.iter().all(|of| !of.too_noisy), "{answer:?}");
+    assert!(answer.lines.iter().all(|line| !line.too_noisy), "{answer:?}");
     assert_eq!(answer.surer, None);
     run.header.design.precision = Some(0.001);
     let surer = summarise(&run).answer.unwrap().surer.unwrap();
@@ -122,7 +128,7 @@ fn without_rounds_there_is_what_was_counted_or_nothing() {
     let mut run = run();
     run.rounds.clear();
     run.slices.clear();
-    run.operations.retain(|of| of.repetition == 1);
+    run.operations.retain(|operation| operation.repetition == 1);
     let answer = summarise(&run).answer.unwrap();
     assert_eq!(answer.advice, None);
     assert!(answer.headline.contains("WAL"), "{answer:?}");
@@ -136,7 +142,9 @@ fn without_rounds_there_is_what_was_counted_or_nothing() {
 fn an_answer_is_read_back() {
     let answer = summarise(&run()).answer.unwrap();
     let read: RunAnswer = serde_json::from_str(&serde_json::to_string(&answer).unwrap()).unwrap();
-    let said = |of: &RunAnswer| of.lines.iter().map(|line| line.figure.clone()).collect::<Vec<_>>();
+    let said = |answer: &RunAnswer| {
+        answer.lines.iter().map(|line| line.figure.clone()).collect::<Vec<_>>()
+    };
     assert_eq!((&read.headline, said(&read)), (&answer.headline, said(&answer)));
 }
 

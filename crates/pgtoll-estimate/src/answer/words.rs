@@ -9,14 +9,14 @@ use crate::metrics::more;
 const TOO_NOISY_ABOVE: f64 = 0.25;
 
 /// The interval covers 1, and does not even tell that the cost is below a quarter.
-pub(crate) fn is_too_noisy(of: &Comparison) -> bool {
-    let worst = worst(of);
-    of.verdict == Verdict::NotResolved && (worst > TOO_NOISY_ABOVE || worst.is_nan())
+pub(crate) fn is_too_noisy(comparison: &Comparison) -> bool {
+    let worst = worst(comparison);
+    comparison.verdict == Verdict::NotResolved && (worst > TOO_NOISY_ABOVE || worst.is_nan())
 }
 
 /// The bound on the side of a cost, as a part of the baseline.
-fn worst(of: &Comparison) -> f64 {
-    let Comparison { metric, ratio, .. } = of;
+fn worst(comparison: &Comparison) -> f64 {
+    let Comparison { metric, ratio, .. } = comparison;
     let worst = if metric.more_is_worse() { ratio.upper - 1.0 } else { 1.0 - ratio.lower };
     // An interval that covers 1 promises no gain.
     if worst < 0.0 { 0.0 } else { worst }
@@ -24,15 +24,15 @@ fn worst(of: &Comparison) -> f64 {
 
 /// What can be said of a comparison: `+5.9 % [+4.3, +7.4]`, `no difference seen, at most 2.6 %
 /// more`, or `too noisy to tell: -28 % to +31 %`.
-pub(crate) fn figure(of: &Comparison) -> String {
-    match of.verdict {
-        Verdict::Costs | Verdict::Gains => interval(of),
-        Verdict::NoCostAbove | Verdict::NotResolved if is_too_noisy(of) => {
-            let [_, lower, upper] = percentages(of);
+pub(crate) fn figure(comparison: &Comparison) -> String {
+    match comparison.verdict {
+        Verdict::Costs | Verdict::Gains => interval(comparison),
+        Verdict::NoCostAbove | Verdict::NotResolved if is_too_noisy(comparison) => {
+            let [_, lower, upper] = percentages(comparison);
             format!("too noisy to tell: {lower} % to {upper} %")
         }
         Verdict::NoCostAbove | Verdict::NotResolved => {
-            format!("no difference seen, {}", at_most(of))
+            format!("no difference seen, {}", at_most(comparison))
         }
     }
 }
@@ -42,34 +42,34 @@ const ROUNDING: f64 = 1e-9;
 
 /// What a comparison that covers zero promises: `at most 2.6 % more`, rounded up, so that no bound
 /// is promised smaller than it is.
-pub(crate) fn at_most(of: &Comparison) -> String {
-    let percent = worst(of) * 100.0;
+pub(crate) fn at_most(comparison: &Comparison) -> String {
+    let percent = worst(comparison) * 100.0;
     let percent = if percent < 9.95 {
         format!("{:.1}", (percent * 10.0 - ROUNDING).ceil() / 10.0)
     } else {
         format!("{:.0}", (percent - ROUNDING).ceil())
     };
-    format!("at most {percent} % {}", more(of.metric))
+    format!("at most {percent} % {}", more(comparison.metric))
 }
 
 /// The estimate with its bounds: `+5.9 % [+4.3, +7.4]`.
-pub(crate) fn interval(of: &Comparison) -> String {
-    let [estimate, lower, upper] = percentages(of);
+pub(crate) fn interval(comparison: &Comparison) -> String {
+    let [estimate, lower, upper] = percentages(comparison);
     format!("{estimate} % [{lower}, {upper}]")
 }
 
 /// Estimate and bounds in per cent, signed, as exact as half of the interval is small.
-fn percentages(of: &Comparison) -> [String; 3] {
-    let half = (of.ratio.upper - of.ratio.lower) / 2.0 * 100.0;
+fn percentages(comparison: &Comparison) -> [String; 3] {
+    let half = (comparison.ratio.upper - comparison.ratio.lower) / 2.0 * 100.0;
     let digits = usize::from(half < 9.95);
-    [of.ratio.estimate, of.ratio.lower, of.ratio.upper]
+    [comparison.ratio.estimate, comparison.ratio.lower, comparison.ratio.upper]
         .map(|ratio| signed_percent(ratio.min(1000.0), digits))
 }
 
 /// How much a comparison costs, on the log scale; a gain is below zero.
-pub(crate) fn harm(of: &Comparison) -> f64 {
-    let log = of.ratio.estimate.ln();
-    if of.metric.more_is_worse() { log } else { -log }
+pub(crate) fn harm(comparison: &Comparison) -> f64 {
+    let log = comparison.ratio.estimate.ln();
+    if comparison.metric.more_is_worse() { log } else { -log }
 }
 
 /// The half-width in words at which an interval of this metric is resolved: `±1 %`.

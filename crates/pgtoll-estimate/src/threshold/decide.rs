@@ -39,9 +39,9 @@ impl ThresholdOutcome {
 /// A decision for each workload that the threshold is about; at least one.
 pub fn decide(threshold: &Threshold, result: &RunResult) -> Vec<Decision> {
     let decision =
-        |of: &str, outcome| Decision { line: format!("{}: {of}", threshold.text), outcome };
+        |text: &str, outcome| Decision { line: format!("{}: {text}", threshold.text), outcome };
     let (left_out, workloads): (Vec<&Workload>, Vec<&Workload>) =
-        threshold.workloads(result).partition(|of| threshold.passes_over(of, result));
+        threshold.workloads(result).partition(|workload| threshold.passes_over(workload, result));
     if workloads.is_empty() {
         return vec![decision(
             "no workload has this figure: not resolved",
@@ -59,10 +59,12 @@ fn under(threshold: &Threshold, workload: &Workload, result: &RunResult) -> Deci
     let (figure, outcome) = match threshold.figure {
         Figure::Compared(metric) => {
             let mut all = result.comparisons.iter();
-            let of = all.find(|of| {
-                of.workload == workload.name && of.metric == metric && of.arm == threshold.arm
+            let item = all.find(|comparison| {
+                comparison.workload == workload.name
+                    && comparison.metric == metric
+                    && comparison.arm == threshold.arm
             });
-            of.map_or_else(missing, |of| compared(threshold, &of.ratio))
+            item.map_or_else(missing, |comparison| compared(threshold, &comparison.ratio))
         }
         Figure::Counted(name) => counted(threshold, workload, name, result),
     };
@@ -95,7 +97,9 @@ fn counted(
 ) -> (String, ThresholdOutcome) {
     let value = |arm: &str| -> Option<&MetricValue> {
         let mut all = result.values.iter();
-        all.find(|of| of.workload == workload.name && of.arm == arm && of.metric == name)
+        all.find(|value| {
+            value.workload == workload.name && value.arm == arm && value.metric == name
+        })
     };
     let Some(own) = value(&threshold.arm) else { return missing() };
     match threshold.limit {

@@ -92,7 +92,7 @@ impl Threshold {
             ));
         }
         if self.arm == baseline && matches!(self.limit, Limit::Percent(_)) {
-            let others: Vec<&str> = arms.iter().copied().filter(|of| *of != baseline).collect();
+            let others: Vec<&str> = arms.iter().copied().filter(|arm| *arm != baseline).collect();
             return Err(self.error(
                 format!("compares the baseline \"{baseline}\" with itself"),
                 format!("arms: {}", others.join(", ")),
@@ -103,21 +103,23 @@ impl Threshold {
 
     fn check_workloads(&self, workloads: &[Workload]) -> Result<(), ThresholdError> {
         let named: Vec<&Workload> = match &self.workload {
-            Some(name) => workloads.iter().filter(|of| of.name == *name).collect(),
+            Some(name) => workloads.iter().filter(|workload| workload.name == *name).collect(),
             None => workloads.iter().collect(),
         };
-        let names =
-            |of: &[&Workload]| of.iter().map(|of| of.name.clone()).collect::<Vec<_>>().join(", ");
+        let names = |workloads: &[&Workload]| {
+            workloads.iter().map(|item| item.name.clone()).collect::<Vec<_>>().join(", ")
+        };
         if let (Some(name), []) = (&self.workload, named.as_slice()) {
             return Err(self.error(
                 format!("names workload \"{name}\", which is not there"),
                 format!("workloads: {}", names(&workloads.iter().collect::<Vec<_>>())),
             ));
         }
-        if named.iter().any(|of| self.figure.is_of(of)) {
+        if named.iter().any(|workload| self.figure.is_of(workload)) {
             return Ok(());
         }
-        let with: Vec<&Workload> = workloads.iter().filter(|of| self.figure.is_of(of)).collect();
+        let with: Vec<&Workload> =
+            workloads.iter().filter(|workload| self.figure.is_of(workload)).collect();
         let hint = match with.as_slice() {
             [] => format!("known: {}; --budget lets more workloads be timed", known(workloads)),
             some => format!("workloads with it: {}", names(some)),
@@ -136,14 +138,15 @@ impl Threshold {
 
     /// The workloads of a result that it is about.
     fn workloads<'a>(&self, result: &'a RunResult) -> impl Iterator<Item = &'a Workload> {
-        let all = result.header.workloads.iter().filter(|of| self.figure.is_of(of));
-        let all = all.filter(|of| match self.figure {
-            Figure::Counted(name) if !of.work.is_of_transactions() => {
-                result.values.iter().any(|value| value.workload == of.name && value.metric == name)
-            }
+        let all = result.header.workloads.iter().filter(|workload| self.figure.is_of(workload));
+        let all = all.filter(|item| match self.figure {
+            Figure::Counted(name) if !item.work.is_of_transactions() => result
+                .values
+                .iter()
+                .any(|value| value.workload == item.name && value.metric == name),
             _ => true,
         });
-        all.filter(|of| self.workload.as_ref().is_none_or(|name| *name == of.name))
+        all.filter(|item| self.workload.as_ref().is_none_or(|name| *name == item.name))
     }
 
     /// It was going to be timed, the run's budget was spent before, and no threshold names it.
@@ -178,8 +181,10 @@ impl Figure {
 
 /// The metrics that these workloads have.
 fn known(workloads: &[Workload]) -> String {
-    let all = METRIC_NAMES.iter().filter_map(|(name, _)| parse::figure(name).map(|of| (name, of)));
-    let all = all.filter(|(_, figure)| workloads.iter().any(|of| figure.is_of(of)));
+    let all = METRIC_NAMES
+        .iter()
+        .filter_map(|(name, _)| parse::figure(name).map(|figure| (name, figure)));
+    let all = all.filter(|(_, figure)| workloads.iter().any(|workload| figure.is_of(workload)));
     all.map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
 }
 

@@ -63,7 +63,7 @@ pub(super) fn at_relation(text: &str) -> Option<(&str, Relation, &str)> {
 /// By its short name or its full one.
 pub(super) fn figure(name: &str) -> Option<Figure> {
     let (_, full) = METRIC_NAMES.iter().find(|(short, full)| *short == name || *full == name)?;
-    let compared = Metric::ALL.into_iter().find(|of| key(*of).0 == *full);
+    let compared = Metric::ALL.into_iter().find(|item| key(*item).0 == *full);
     Some(compared.map_or(Figure::Counted(full), Figure::Compared))
 }
 
@@ -79,7 +79,7 @@ fn unknown(name: &str) -> String {
         "disk_read_per_",
         "file_writes_per_",
     ];
-    if NOT_EXACT.iter().any(|of| name.starts_with(of)) {
+    if NOT_EXACT.iter().any(|not_exact| name.starts_with(not_exact)) {
         return format!("names {name}, which has no interval and is not exact");
     }
     "names no known metric".to_owned()
@@ -90,7 +90,7 @@ fn limit(text: &str, figure: Figure) -> Result<Limit, (String, &'static str)> {
     let end = text.find(|c: char| !(c.is_ascii_digit() || "+-.".contains(c)));
     let (number, unit) = text.split_at(end.unwrap_or(text.len()));
     let number: Option<f64> = number.parse().ok();
-    let number = number.filter(|of| of.is_finite());
+    let number = number.filter(|number| number.is_finite());
     let number = number.ok_or_else(|| ("has no number at its end".to_owned(), FORM))?;
     match (unit.trim(), figure) {
         ("%", _) => Ok(Limit::Percent(number)),
@@ -136,14 +136,14 @@ mod tests {
 
     #[test]
     fn what_a_threshold_is_made_of() {
-        let of = parsed("read-only-misses/checksums.cpu_per_tx  >= 5 %");
-        assert_eq!(of.workload.as_deref(), Some("read-only-misses"));
-        assert_eq!(of.arm, "checksums");
-        assert_eq!(of.figure, Figure::Compared(Metric::CpuPerTransaction));
-        assert_eq!((of.relation, of.limit), (Relation::AtLeast, Limit::Percent(5.0)));
-        assert_eq!(of.text, "read-only-misses/checksums.cpu_per_tx >= 5 %");
-        let of = parsed("hints.wal_per_page<8.5kB");
-        assert_eq!((of.relation, of.limit), (Relation::Less, Limit::Absolute(8704.0)));
+        let entry = parsed("read-only-misses/checksums.cpu_per_tx  >= 5 %");
+        assert_eq!(entry.workload.as_deref(), Some("read-only-misses"));
+        assert_eq!(entry.arm, "checksums");
+        assert_eq!(entry.figure, Figure::Compared(Metric::CpuPerTransaction));
+        assert_eq!((entry.relation, entry.limit), (Relation::AtLeast, Limit::Percent(5.0)));
+        assert_eq!(entry.text, "read-only-misses/checksums.cpu_per_tx >= 5 %");
+        let item = parsed("hints.wal_per_page<8.5kB");
+        assert_eq!((item.relation, item.limit), (Relation::Less, Limit::Absolute(8704.0)));
         assert_eq!(parsed("a.tps<-3%").limit, Limit::Percent(-3.0));
         assert_eq!(parsed("a.wal_per_tx<=12").limit, Limit::Absolute(12.0));
     }
@@ -192,7 +192,7 @@ mod tests {
             text in "[a-z/. \n]{0,9}(tps|wal_per_tx|x)[ \n]{0,2}[<>=]{0,3} ?[-+0-9.]{0,5}[%kMB]{0,2}"
         ) {
             match text.parse::<Threshold>() {
-                Ok(of) => prop_assert_eq!(Ok(of.clone()), of.text().parse::<Threshold>()),
+                Ok(item) => prop_assert_eq!(Ok(item.clone()), item.text().parse::<Threshold>()),
                 Err(error) => prop_assert_eq!(error.to_string().lines().count(), 1),
             }
         }

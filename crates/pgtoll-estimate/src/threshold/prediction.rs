@@ -61,7 +61,7 @@ impl FromStr for PredictionThreshold {
         let right = right.trim();
         let end = right.find(|c: char| !(c.is_ascii_digit() || "+-.".contains(c)));
         let (number, unit) = right.split_at(end.unwrap_or(right.len()));
-        let number: Option<f64> = number.parse().ok().filter(|of: &f64| of.is_finite());
+        let number: Option<f64> = number.parse().ok().filter(|value: &f64| value.is_finite());
         let number = number.ok_or_else(|| error("has no number at its end"))?;
         let (figure, unit) = figure(name, unit.trim()).map_err(error)?;
         let setting = setting.map(str::to_owned);
@@ -106,12 +106,12 @@ impl PredictionThreshold {
     }
 
     /// A decision for each answer that it is about; at least one.
-    pub fn decide(&self, of: &PredictionRecord) -> Vec<Decision> {
+    pub fn decide(&self, prediction: &PredictionRecord) -> Vec<Decision> {
         let is_about = |answer: &&PredictionAnswer| {
-            self.setting.as_ref().is_none_or(|of| *of == answer.setting)
+            self.setting.as_ref().is_none_or(|setting| *setting == answer.setting)
         };
         let decisions: Vec<Decision> =
-            of.answers.iter().filter(is_about).map(|answer| self.about(answer)).collect();
+            prediction.answers.iter().filter(is_about).map(|answer| self.about(answer)).collect();
         if decisions.is_empty() {
             let line = format!("{}: not asked about: not resolved", self.text);
             return vec![Decision { line, outcome: ThresholdOutcome::NotResolved }];
@@ -120,7 +120,7 @@ impl PredictionThreshold {
     }
 
     fn about(&self, answer: &PredictionAnswer) -> Decision {
-        let (figure, outcome) = match self.figure.of(answer) {
+        let (figure, outcome) = match self.figure.interval_in(answer) {
             Some(interval) => {
                 let outcome = self.relation.of_interval(interval.lower, interval.upper, self.limit);
                 (self.figure.words(&interval), outcome)
@@ -134,7 +134,7 @@ impl PredictionThreshold {
 }
 
 impl PredictedFigure {
-    fn of(self, answer: &PredictionAnswer) -> Option<Interval> {
+    fn interval_in(self, answer: &PredictionAnswer) -> Option<Interval> {
         match self {
             Self::CpuShare => answer.cpu.as_ref()?.share_of_busy,
             Self::Cores => Some(answer.cpu.as_ref()?.cores),
@@ -151,9 +151,10 @@ impl PredictedFigure {
     }
 
     /// `+2.9 % [+2.4, +3.5]`.
-    fn words(self, of: &Interval) -> String {
+    fn words(self, interval: &Interval) -> String {
         let three = |words: fn(f64) -> String, unit: &str| {
-            let [estimate, lower, upper] = [of.estimate, of.lower, of.upper].map(words);
+            let [estimate, lower, upper] =
+                [interval.estimate, interval.lower, interval.upper].map(words);
             format!("{estimate} {unit} [{lower}, {upper}]")
         };
         match self {

@@ -60,7 +60,8 @@ pub(crate) fn parse<'a>(
         }
         Some(if column.is_doubled { Cow::Owned(undoubled(bytes)) } else { Cow::Borrowed(bytes) })
     };
-    let raw = |index: usize| columns.get(index).map_or(&b""[..], |of| &record[of.range.clone()]);
+    let raw =
+        |index: usize| columns.get(index).map_or(&b""[..], |column| &record[column.range.clone()]);
     let (time_us, _) = zoned_timestamp(raw(LOG_TIME)).ok_or(damaged("no time at the begin"))?;
     let severity = LogSeverity::of_label(raw(ERROR_SEVERITY)).ok_or_else(|| {
         let label = raw(ERROR_SEVERITY);

@@ -68,36 +68,37 @@ impl Default for JsonEntry<'_> {
 pub(crate) fn parse(record: &[u8], line: u64) -> Result<LogEntry<'_>, LogError> {
     let damaged = |reason| LogError::Damaged { line, reason };
     let text = str::from_utf8(record).map_err(|_| damaged("not UTF-8"))?;
-    let of: JsonEntry<'_> =
+    let entry: JsonEntry<'_> =
         serde_json::from_str(text).map_err(|_| damaged("no entry of jsonlog"))?;
     let (time_us, _) =
-        zoned_timestamp(of.timestamp.as_bytes()).ok_or(damaged("no time in timestamp"))?;
-    let severity = LogSeverity::of_label(of.error_severity.as_bytes()).ok_or_else(|| {
-        if is_foreign_severity(of.error_severity.as_bytes()) {
-            return LogError::Language { line, word: of.error_severity.to_string() };
+        zoned_timestamp(entry.timestamp.as_bytes()).ok_or(damaged("no time in timestamp"))?;
+    let severity = LogSeverity::of_label(entry.error_severity.as_bytes()).ok_or_else(|| {
+        if is_foreign_severity(entry.error_severity.as_bytes()) {
+            return LogError::Language { line, word: entry.error_severity.to_string() };
         }
         damaged("unknown severity")
     })?;
-    if let Some(word) = foreign_message(of.message.as_bytes()) {
+    if let Some(word) = foreign_message(entry.message.as_bytes()) {
         return Err(LogError::Language { line, word: word.trim_end().to_owned() });
     }
-    let session = LogSessionId::parse(of.session_id.as_bytes());
+    let session = LogSessionId::parse(entry.session_id.as_bytes());
     Ok(LogEntry {
         line,
         time_us: Some(time_us),
-        session: session.or((of.pid != 0).then_some(LogSessionId { start_s: 0, pid: of.pid })),
-        user: present(of.user),
-        database: present(of.dbname),
-        application: present(of.application_name),
-        command_tag: present(of.ps),
-        vxid: VirtualXid::parse(of.vxid.as_bytes()),
-        xid: of.txid,
+        session: session
+            .or((entry.pid != 0).then_some(LogSessionId { start_s: 0, pid: entry.pid })),
+        user: present(entry.user),
+        database: present(entry.dbname),
+        application: present(entry.application_name),
+        command_tag: present(entry.ps),
+        vxid: VirtualXid::parse(entry.vxid.as_bytes()),
+        xid: entry.txid,
         severity,
-        sqlstate: Some(SqlState::parse(of.state_code.as_bytes()).unwrap_or(SqlState::SUCCESS)),
-        message: bytes(of.message),
-        detail: present(of.detail),
-        context: present(of.context),
-        statement: present(of.statement),
+        sqlstate: Some(SqlState::parse(entry.state_code.as_bytes()).unwrap_or(SqlState::SUCCESS)),
+        message: bytes(entry.message),
+        detail: present(entry.detail),
+        context: present(entry.context),
+        statement: present(entry.statement),
     })
 }
 

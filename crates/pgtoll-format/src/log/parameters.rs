@@ -91,7 +91,7 @@ mod tests {
                 .collect();
             let detail = format!("Parameters: {}", parts.join(", "));
             let read = parameters(detail.as_bytes()).unwrap().values;
-            let bytes: Vec<_> = values.into_iter().map(|of| of.map(String::into_bytes)).collect();
+            let bytes: Vec<_> = values.into_iter().map(|value| value.map(String::into_bytes)).collect();
             prop_assert_eq!(read, bytes);
         }
     }

@@ -327,9 +327,9 @@ mod tests {
             for length in 0..text.len() {
                 let part = &text.as_bytes()[..length];
                 let (found, _) = read(format(name), part, 7);
-                let errors = found.iter().filter(|of| of.starts_with("Err")).count();
+                let errors = found.iter().filter(|item| item.starts_with("Err")).count();
                 let is_truncated =
-                    found.iter().all(|of| of.starts_with("Ok") || of.contains("Truncated"));
+                    found.iter().all(|item| item.starts_with("Ok") || item.contains("Truncated"));
                 assert!(errors <= 1 && is_truncated, "{name} {length}: {found:?}");
             }
         }

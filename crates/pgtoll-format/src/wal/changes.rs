@@ -47,7 +47,7 @@ impl Record<'_> {
             let (tablespace, database) = (u32_at(data, at)?, u32_at(data, at + 4)?);
             Some(RelFileLocator { tablespace, database, rel_number: u32_at(data, at + 8)? })
         };
-        match RecordType::of(&self.header) {
+        match RecordType::from_header(&self.header) {
             XLOG_SMGR_CREATE => {
                 let fork = ForkNumber(u8::try_from(u32_at(data, 12)?).ok()?);
                 Some(FileChange::Made { relation: relation(0)?, fork })
@@ -67,8 +67,8 @@ impl Record<'_> {
     /// `xl_parameter_change`.
     pub fn wal_level(&self, parts: &Parts) -> Option<WalLevel> {
         let data = self.bytes.get(parts.main_data.clone())?;
-        let is_of_parameters = RecordType::of(&self.header) == XLOG_PARAMETER_CHANGE;
-        is_of_parameters.then(|| u32_at(data, WAL_LEVEL_AT)).flatten().map(WalLevel::of)
+        let is_of_parameters = RecordType::from_header(&self.header) == XLOG_PARAMETER_CHANGE;
+        is_of_parameters.then(|| u32_at(data, WAL_LEVEL_AT)).flatten().map(WalLevel::from_number)
     }
 
     /// Whether the page of this block has the record's end as its LSN from then on, at the server
@@ -76,7 +76,7 @@ impl Record<'_> {
     ///
     /// Not all blocks that a record refers to are changed by it. What is not known to be, is not.
     pub fn sets_page_lsn(&self, block: &BlockReference) -> bool {
-        match RecordType::of(&self.header) {
+        match RecordType::from_header(&self.header) {
             // A page that was never used gets no LSN.
             XLOG_FPI => block.image.as_ref().is_some_and(|image| self.is_of_used_page(image)),
             XLOG_HEAP2_PRUNE_ON_ACCESS
@@ -106,7 +106,7 @@ impl Record<'_> {
     /// was being written meanwhile, none of them sets it. Source: `MarkBufferDirtyHint` in `bufmgr.c`.
     pub fn is_hint_image(&self, block: &BlockReference) -> bool {
         // Without an image, replay leaves the page alone.
-        RecordType::of(&self.header) == XLOG_FPI_FOR_HINT
+        RecordType::from_header(&self.header) == XLOG_FPI_FOR_HINT
             && block.image.as_ref().is_some_and(|image| image.applies)
     }
 
@@ -114,7 +114,7 @@ impl Record<'_> {
     /// which gets the number of the block whose page was read before (`brin_xlog_insert_update`).
     pub fn redo_needs_other_page(&self, block: &BlockReference) -> bool {
         let has_image = block.image.as_ref().is_some_and(|image| image.applies);
-        let RecordType { manager, info } = RecordType::of(&self.header);
+        let RecordType { manager, info } = RecordType::from_header(&self.header);
         let operation = RecordType { manager, info: info & XLOG_BRIN_OPMASK };
         let is_insertion = matches!(operation, XLOG_BRIN_INSERT | XLOG_BRIN_UPDATE);
         is_insertion && block.id == RANGE_MAP && !has_image
@@ -124,7 +124,7 @@ impl Record<'_> {
     /// and may fail before WAL says so.
     pub fn frees_page(&self, block: &BlockReference) -> bool {
         let unlinks = matches!(
-            RecordType::of(&self.header),
+            RecordType::from_header(&self.header),
             XLOG_BTREE_UNLINK_PAGE | XLOG_BTREE_UNLINK_PAGE_META
         );
         unlinks && block.id == 0

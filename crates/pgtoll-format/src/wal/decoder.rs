@@ -84,7 +84,7 @@ impl Decoder {
 
     /// A record whose rest has not been fed.
     pub fn unfinished(&self) -> Option<Lsn> {
-        self.unfinished.map(|of| of.at)
+        self.unfinished.map(|unfinished| unfinished.at)
     }
 
     /// Takes whole pages, and gives each record that ends in them to `visit`. After an error
@@ -202,7 +202,7 @@ impl Decoder {
     /// anything.
     fn check_begin(&self, at: Lsn) -> Result<(), WalError> {
         match self.buffer.first_chunk() {
-            Some(header) => self.check_previous(at, &RecordHeader::of(header)),
+            Some(header) => self.check_previous(at, &RecordHeader::from_bytes(header)),
             None => Ok(()),
         }
     }
@@ -229,13 +229,13 @@ impl Decoder {
     ) -> Result<(), WalError> {
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let (head, body) = bytes.split_first_chunk().ok_or(WalError::NoRecord { at, length })?;
-        let header = RecordHeader::of(head);
+        let header = RecordHeader::from_bytes(head);
         self.check_previous(at, &header)?;
         if record_sum(&mut self.crc, head, body) != header.crc {
             return Err(WalError::Crc { at });
         }
         // The rest of the segment is empty.
-        let is_switch = RecordType::of(&header) == XLOG_SWITCH;
+        let is_switch = RecordType::from_header(&header) == XLOG_SWITCH;
         let end = if is_switch { self.next_segment(end) } else { end };
         visit(&Record { at, end, header, bytes, facts: self.facts })?;
         self.previous = Some(at);

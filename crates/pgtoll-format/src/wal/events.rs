@@ -39,7 +39,7 @@ impl Record<'_> {
     pub fn event(&self, parts: &Parts) -> Option<Event> {
         let data = self.bytes.get(parts.main_data.clone())?;
         let number = |at| u64_at(data, at);
-        match RecordType::of(&self.header) {
+        match RecordType::from_header(&self.header) {
             XLOG_XACT_COMMIT
             | XLOG_XACT_ABORT
             | XLOG_XACT_COMMIT_PREPARED

@@ -13,7 +13,7 @@ impl Record<'_> {
     /// The tablespace that it makes: its OID and its directory, which replay links and empties. `None`
     /// of all other records. Source: `xl_tblspc_create_rec`.
     pub fn made_tablespace(&self, parts: &Parts) -> Option<(u32, &[u8])> {
-        if RecordType::of(&self.header) != XLOG_TBLSPC_CREATE {
+        if RecordType::from_header(&self.header) != XLOG_TBLSPC_CREATE {
             return None;
         }
         let data = self.bytes.get(parts.main_data.clone())?;

@@ -24,7 +24,7 @@ impl Record<'_> {
         if !self.facts.freezes_after_hint {
             return None;
         }
-        let freezes = match (RecordType::of(&self.header), self.facts.prune_flags_at) {
+        let freezes = match (RecordType::from_header(&self.header), self.facts.prune_flags_at) {
             (XLOG_HEAP2_FREEZE_PAGE, None) => true,
             (XLOG_HEAP2_PRUNE_VACUUM_SCAN, Some(at)) => {
                 self.prune_flags(parts, at)? & CHANGES_ROWS == HAS_FREEZE_PLANS
@@ -55,7 +55,7 @@ impl Record<'_> {
             return false;
         }
         let is_prune = matches!(
-            RecordType::of(&self.header),
+            RecordType::from_header(&self.header),
             XLOG_HEAP2_PRUNE_ON_ACCESS
                 | XLOG_HEAP2_PRUNE_VACUUM_SCAN
                 | XLOG_HEAP2_PRUNE_VACUUM_CLEANUP
@@ -67,7 +67,7 @@ impl Record<'_> {
     /// Whether the record frees the space of dead rows on its first block. `VACUUM` that only frees line
     /// pointers whose rows are gone does not.
     pub fn prunes(&self, parts: &Parts) -> bool {
-        match (RecordType::of(&self.header), self.facts.prune_flags_at) {
+        match (RecordType::from_header(&self.header), self.facts.prune_flags_at) {
             (XLOG_HEAP2_PRUNE_ON_ACCESS, None) => true,
             (XLOG_HEAP2_PRUNE_ON_ACCESS | XLOG_HEAP2_PRUNE_VACUUM_SCAN, Some(at)) => {
                 let flags = self.prune_flags(parts, at).unwrap_or(0);

@@ -30,7 +30,7 @@ pub struct RecordHeader {
 }
 
 impl RecordHeader {
-    pub(crate) fn of(bytes: &[u8; RECORD_HEADER]) -> Self {
+    pub(crate) fn from_bytes(bytes: &[u8; RECORD_HEADER]) -> Self {
         let [t0, t1, t2, t3, x0, x1, x2, x3, p0, p1, p2, p3, p4, p5, p6, p7, ..] = *bytes;
         let [.., info, manager, _, _, c0, c1, c2, c3] = *bytes;
         Self {

@@ -204,7 +204,7 @@ impl Writer<'_> {
         let is_long = self.at.is_aligned(segment_bytes);
         let continues = if remaining > 0 { FIRST_IS_CONTINUATION } else { 0 };
         let flags = continues | if is_long { HAS_LONG_HEADER } else { 0 };
-        let word = |of: u64| u32::try_from(of).unwrap_or(u32::MAX).to_le_bytes();
+        let word = |count: u64| u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes();
         let mut header = Vec::with_capacity(LONG_HEADER);
         header.extend(magic.to_le_bytes());
         header.extend(flags.to_le_bytes());
@@ -323,7 +323,7 @@ mod tests {
             let kept = found.iter().filter(|(_, _, header, _)| header.manager == 9);
             let kept: Vec<_> = kept.map(|(at, end, _, bytes)| (*at, *end, *bytes)).collect();
             let expected: Vec<_> =
-                records.iter().map(|of| (of.at, of.end, of.bytes.len())).collect();
+                records.iter().map(|record| (record.at, record.end, record.bytes.len())).collect();
             prop_assert_eq!(kept, expected);
             prop_assert!(found.windows(2).all(|two| two[1].2.previous == two[0].0));
         }

@@ -16,7 +16,7 @@ pub struct RecordType {
 
 impl RecordType {
     /// The type of the record with this header.
-    pub fn of(header: &RecordHeader) -> Self {
+    pub fn from_header(header: &RecordHeader) -> Self {
         let bits = if header.manager == RM_XACT_ID { XLOG_XACT_OPMASK } else { XLR_RMGR_INFO_MASK };
         Self { manager: header.manager, info: header.info & bits }
     }
@@ -335,7 +335,7 @@ mod tests {
         let check = |manager, info, expected: RecordType| {
             let (total_bytes, xid, previous, crc) = (24, 0, crate::Lsn(0), 0);
             let header = RecordHeader { total_bytes, xid, previous, info, manager, crc };
-            assert_eq!(RecordType::of(&header), expected);
+            assert_eq!(RecordType::from_header(&header), expected);
         };
         check(RM_XACT_ID, 0x80, XLOG_XACT_COMMIT);
         check(RM_XACT_ID, 0xA3, XLOG_XACT_ABORT);

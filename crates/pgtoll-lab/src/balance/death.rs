@@ -125,12 +125,12 @@ fn judged(moments: &Moments, readings: &[Vec<Reading>]) -> BalanceDeath {
     for node in while_down.filter_map(|(_, node)| node.as_ref()) {
         *answers_while_down.entry(node.clone()).or_default() += 1;
     }
-    let answered = |of: &Vec<Reading>| {
-        let times = of.iter().filter(|(_, node)| node.is_some()).map(|(at, _)| *at);
+    let answered = |readings: &Vec<Reading>| {
+        let times = readings.iter().filter(|(_, node)| node.is_some()).map(|(at, _)| *at);
         times.collect::<Vec<_>>()
     };
-    let gaps = readings.iter().flat_map(|of| {
-        let times = answered(of);
+    let gaps = readings.iter().flat_map(|reading| {
+        let times = answered(reading);
         times.windows(2).map(|pair| seconds(pair[0], pair[1])).collect::<Vec<_>>()
     });
     BalanceDeath {

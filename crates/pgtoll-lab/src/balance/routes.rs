@@ -187,7 +187,7 @@ pub(super) fn routes(
         }
         record.routes.push(BalanceRoute {
             kind: kind.to_owned(),
-            statements: statements.iter().map(|of| (*of).to_owned()).collect(),
+            statements: statements.iter().map(|statement| (*statement).to_owned()).collect(),
             need,
             sessions: u64::from(context.plan.route_sessions),
             answers,

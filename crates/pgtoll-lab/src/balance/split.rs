@@ -19,12 +19,12 @@ pub(super) fn split(
         context.interrupt.check()?;
         *sessions.entry(context.set.node_of_a_session()?).or_default() += 1;
     }
-    let of = |name: &str| sessions.get(name).copied().unwrap_or_default();
+    let pick = |name: &str| sessions.get(name).copied().unwrap_or_default();
     let all: u64 = sessions.values().sum();
     let weights = &record.design.weights;
     let expected = f64::from(weights[STANDBYS[0]]) / f64::from(weights.values().sum::<u32>());
     record.split =
-        share(of(STANDBYS[0]), all).map(|share| BalanceSplit { sessions, share, expected });
+        share(pick(STANDBYS[0]), all).map(|share| BalanceSplit { sessions, share, expected });
     Ok(())
 }
 

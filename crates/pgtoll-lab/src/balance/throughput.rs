@@ -76,7 +76,7 @@ fn ratio(direct: &[f64], balanced: &[f64]) -> Option<Interval> {
     };
     [interval.estimate, interval.lower, interval.upper]
         .iter()
-        .all(|of| of.is_finite())
+        .all(|item| item.is_finite())
         .then_some(interval)
 }
 

@@ -64,7 +64,7 @@ impl RedisPrograms {
     /// Prints a hash. `-e`: an error of Redis is one of the program, and so of the query. There is no
     /// pipe, which would hide the program's exit status.
     pub(super) fn hash(&self, key: &str) -> String {
-        format!("{} {key}", self.of(&self.hash_script))
+        format!("{} {key}", self.program_for(&self.hash_script))
     }
 
     /// The same by a pipe, as one would write it at first, to show what becomes of an error. `option`
@@ -76,10 +76,10 @@ impl RedisPrograms {
 
     /// Prints what Redis says of itself.
     pub(super) fn info(&self) -> String {
-        self.of(&self.info_script)
+        self.program_for(&self.info_script)
     }
 
-    fn of(&self, script: &RedisScript) -> String {
+    fn program_for(&self, script: &RedisScript) -> String {
         let (socket, script) = (self.socket.display(), script.file.display());
         format!("{} -e --raw -s {socket} --eval {script}", self.client)
     }

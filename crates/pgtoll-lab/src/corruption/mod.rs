@@ -176,9 +176,9 @@ fn run_all(
     on_progress: &mut dyn FnMut(CorruptionProgress<'_>, &CorruptionRecord),
 ) -> Result<(), CorruptionError> {
     for checksums in [false, true] {
-        let is_spread_done = record.spread.iter().any(|of| of.checksums == checksums);
+        let is_spread_done = record.spread.iter().any(|spread| spread.checksums == checksums);
         let last = if checksums { context.plan.runs } else { 0 };
-        let is_done = |run: &u32| record.failovers.iter().any(|of| of.run == *run);
+        let is_done = |run: &u32| record.failovers.iter().any(|failover| failover.run == *run);
         let missing: Vec<u32> = (1..=last).filter(|run| !is_done(run)).collect();
         if is_spread_done && missing.is_empty() {
             continue;

@@ -45,8 +45,9 @@ impl DamagedPair {
         primary.stop(&mut guard, StopMode::Fast)?;
         target.damage()?;
         primary.start(&mut guard)?;
-        let start =
-            |of: &Pgbouncer| of.start(&mut guard, "pooler", "postgres", primary.directory());
+        let start = |pgbouncer: &Pgbouncer| {
+            pgbouncer.start(&mut guard, "pooler", "postgres", primary.directory())
+        };
         let pooler = context.plan.pooler.as_ref().map(start).transpose()?;
         drop(guard);
         let (primary, standby) = (Arc::new(primary), Arc::new(standby));

@@ -240,7 +240,7 @@ fn host_dies(
     primary: &Cluster,
     standby: &Cluster,
 ) -> Result<(), ClusterError> {
-    let processes = ServerProcesses::of(postmaster)?;
+    let processes = ServerProcesses::from_postmaster(postmaster)?;
     processes.suspend()?;
     link.set_state(LinkState::Cut);
     primary.kill(&mut pgtoll_system::lock(guard))?;

@@ -39,7 +39,7 @@ pub(super) fn patience_s(case: FailoverCase) -> u64 {
         FailoverEngine::None => 5,
         // The lock's time begins anew with each loop; a loop later it is seen to be over.
         FailoverEngine::Patroni => {
-            let times = PatroniTimes::of(case.detector);
+            let times = PatroniTimes::from_detector(case.detector);
             u64::from(times.ttl_s + times.loop_wait_s + 2)
         }
         // Checks and retries, the time until a silent node is unhealthy, the time to drain.
@@ -83,7 +83,7 @@ pub(super) fn look_interval(case: FailoverCase) -> Duration {
             Duration::from_secs(timers.map_or(0, |[monitor, ..]| u64::from(monitor)))
         }
         FailoverEngine::Patroni => {
-            Duration::from_secs(u64::from(PatroniTimes::of(case.detector).loop_wait_s))
+            Duration::from_secs(u64::from(PatroniTimes::from_detector(case.detector).loop_wait_s))
         }
         FailoverEngine::PgAutoFailover => health_check_period(case.detector),
         FailoverEngine::None => Duration::ZERO,
@@ -101,7 +101,7 @@ pub(super) fn topologies(
     programs: &EnginePrograms,
     guard: &mut Guard,
 ) -> Result<Vec<EngineTopology>, FailoverError> {
-    let of = |&engine: &FailoverEngine| {
+    let pick = |&engine: &FailoverEngine| {
         let detectors = plan.detectors_of(engine).into_iter();
         let settings = detectors.filter_map(|detector| {
             let values = settings(engine, detector);
@@ -114,7 +114,7 @@ pub(super) fn topologies(
             settings: settings.collect(),
         })
     };
-    plan.engines.iter().map(of).collect()
+    plan.engines.iter().map(pick).collect()
 }
 
 fn versions(
@@ -169,7 +169,7 @@ fn settings(engine: FailoverEngine, detector: FailoverDetector) -> BTreeMap<Stri
             }
         }
         FailoverEngine::Patroni => {
-            let times = PatroniTimes::of(detector);
+            let times = PatroniTimes::from_detector(detector);
             let checks = times.checks;
             vec![
                 ("ttl", times.ttl_s.to_string()),

@@ -128,7 +128,7 @@ impl FaultAction {
         pooler: Option<&RunningPgbouncer>,
     ) -> Result<(), FailoverError> {
         let site = &self.site;
-        let processes = ServerProcesses::of(postmaster)?;
+        let processes = ServerProcesses::from_postmaster(postmaster)?;
         if let (Some(abandoned), Some(daemon)) = (&site.abandoned, daemon) {
             abandoned.add(daemon);
         }
@@ -201,7 +201,7 @@ impl FaultAction {
     fn kill_postmaster(&self) -> Result<(), FailoverError> {
         let site = &self.site;
         if site.is_managed {
-            ServerProcesses::of(site.postmaster)?.kill_postmaster()?;
+            ServerProcesses::from_postmaster(site.postmaster)?.kill_postmaster()?;
         } else {
             site.primary.kill_postmaster(&mut pgtoll_system::lock(&site.guard))?;
         }
@@ -238,7 +238,7 @@ impl FaultAction {
 
     fn freeze(&self) -> Result<&'static str, FailoverError> {
         let site = &self.site;
-        let processes = ServerProcesses::of(site.postmaster)?;
+        let processes = ServerProcesses::from_postmaster(site.postmaster)?;
         self.signal_programs(&mut pgtoll_system::lock(&site.guard), ProgramSignal::Stop)?;
         processes.suspend()?;
         if let Response::Hook(script) = &site.response {

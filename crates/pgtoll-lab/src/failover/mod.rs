@@ -121,13 +121,13 @@ impl EnginePrograms {
         for engine in engines {
             match engine {
                 FailoverEngine::Repmgr => {
-                    let repmgr = Repmgr::of(installation)?;
+                    let repmgr = Repmgr::from_installation(installation)?;
                     let pgbouncer = Pgbouncer::find("pgbouncer")?;
                     found.repmgr = Some(RepmgrPrograms { repmgr, pgbouncer });
                 }
                 FailoverEngine::Patroni => found.patroni = Some(PatroniPrograms::find()?),
                 FailoverEngine::PgAutoFailover => {
-                    found.auto_failover = Some(AutoFailover::of(installation)?);
+                    found.auto_failover = Some(AutoFailover::from_installation(installation)?);
                 }
                 FailoverEngine::None => {}
             }
@@ -404,8 +404,9 @@ fn run_all(
     on_run: &mut dyn FnMut(&FailoverRecord),
 ) -> Result<(), FailoverError> {
     let is_skipped = |case: &FailoverCase| {
-        let is_of = |engine: Option<FailoverEngine>| engine.is_none_or(|of| of == case.engine);
-        record.skipped.iter().any(|of| of.fault == case.fault && is_of(of.engine))
+        let is_of =
+            |engine: Option<FailoverEngine>| engine.is_none_or(|engine| engine == case.engine);
+        record.skipped.iter().any(|skipped| skipped.fault == case.fault && is_of(skipped.engine))
     };
     let mut cases = context.plan.cases();
     cases.retain(|case| !is_skipped(case));
@@ -469,7 +470,7 @@ fn prepare(
     record.skipped.extend(without_switch(plan, &mut guard)?);
     record.topologies = topologies(plan, programs, &mut guard)?;
     record.engines = Vec::new();
-    for version in record.topologies.iter().flat_map(|of| &of.versions) {
+    for version in record.topologies.iter().flat_map(|topology| &topology.versions) {
         if !record.engines.contains(version) {
             record.engines.push(version.clone());
         }
@@ -570,7 +571,7 @@ mod tests {
             .collect();
         let steps = moments.windows(2).map(|pair| pair[1] - pair[0]);
         let step = 10.0 / f64::from(plan.runs);
-        assert!(steps.into_iter().all(|of| (of - step).abs() < 1e-9), "{moments:?}");
+        assert!(steps.into_iter().all(|item| (item - step).abs() < 1e-9), "{moments:?}");
         assert!((moments[0] - step / 2.0).abs() < 1e-9, "{moments:?}");
     }
 
@@ -578,13 +579,17 @@ mod tests {
     fn an_engine_has_the_settings_that_it_has() {
         let mut plan = plan(&[FailoverFault::HostDeath], &FailoverDetector::ALL);
         plan.engines = FailoverEngine::ALL.to_vec();
-        let of = |engine| plan.cases().iter().filter(|case| case.engine == engine).count();
-        let counts = FailoverEngine::ALL.map(of);
+        let pick = |engine| plan.cases().iter().filter(|case| case.engine == engine).count();
+        let counts = FailoverEngine::ALL.map(pick);
         assert_eq!(counts, [2, 2, 3, 1]);
         plan.faults = vec![FailoverFault::Switchover];
         let none = |case: &FailoverCase| case.engine == FailoverEngine::None;
         assert!(!plan.cases().iter().any(none));
-        assert!(unanswered(&plan).iter().any(|of| of.engine == Some(FailoverEngine::None)));
+        assert!(
+            unanswered(&plan)
+                .iter()
+                .any(|unanswered| unanswered.engine == Some(FailoverEngine::None))
+        );
     }
 
     #[test]

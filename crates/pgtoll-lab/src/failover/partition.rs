@@ -76,7 +76,7 @@ impl CrossLinks {
 
     /// Clients of each side know both servers, the one on the other side through a link.
     pub(super) fn ways(&self, servers: [&Cluster; 2]) -> Result<[Dsn; 2], FailoverError> {
-        let [primary, standby] = servers.map(|of| of.directory().display());
+        let [primary, standby] = servers.map(|server| server.directory().display());
         let way = |hosts: String| -> Result<Dsn, FailoverError> {
             Ok(format!(
                 "host='{hosts}' port=5432 user=postgres dbname={DATABASE} \
@@ -98,7 +98,7 @@ impl FaultAction {
         if let Response::Hook(script) = &self.site.response {
             self.call_hook(script, &[])?;
         }
-        let mut roles = Roles::of(&self.site.primary, &self.site.standby);
+        let mut roles = Roles::new(&self.site.primary, &self.site.standby);
         let outcome = self.watch(&mut roles, began);
         self.set_links(LinkState::Open)?;
         self.note(|times| times.healed = Some(SystemTime::now()));
@@ -173,7 +173,7 @@ struct Roles<'a> {
 }
 
 impl<'a> Roles<'a> {
-    fn of(primary: &'a Cluster, standby: &'a Cluster) -> Self {
+    fn new(primary: &'a Cluster, standby: &'a Cluster) -> Self {
         let watch = |cluster| RoleWatch { cluster, connection: None };
         Self { primary: watch(primary), standby: watch(standby), promoted: None, ended: None }
     }
@@ -240,9 +240,12 @@ pub(super) fn partition_outcome(times: FaultTimes, judged: &JudgeRecord) -> Part
 }
 
 /// What is against the topology.
-pub(super) fn partition_finding(of: &PartitionOutcome, after_successor: u64) -> Option<String> {
-    let seconds = of.two_primaries_s.filter(|seconds| *seconds > 0.0)?;
-    let end = match (of.old_primary_ended_s, of.ended_by_hand) {
+pub(super) fn partition_finding(
+    outcome: &PartitionOutcome,
+    after_successor: u64,
+) -> Option<String> {
+    let seconds = outcome.two_primaries_s.filter(|seconds| *seconds > 0.0)?;
+    let end = match (outcome.old_primary_ended_s, outcome.ended_by_hand) {
         (None, _) => "; the old one was not ended",
         (Some(_), true) => ", until an administrator stopped the old one",
         (Some(_), false) => "",

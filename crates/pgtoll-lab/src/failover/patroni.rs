@@ -40,7 +40,7 @@ impl PatroniTimes {
     /// Defaults, and the least that Patroni's documentation allows ("Dynamic Configuration Settings": ttl
     /// at least 20, `loop_wait` 1, `retry_timeout` 3; `primary_start_timeout` 0 fails over at once). The
     /// checks: those of the template for `HAProxy` that comes with Patroni, and twice a second.
-    pub(super) fn of(detector: FailoverDetector) -> Self {
+    pub(super) fn from_detector(detector: FailoverDetector) -> Self {
         match detector {
             FailoverDetector::Default => Self {
                 ttl_s: 30,
@@ -77,7 +77,7 @@ impl PatroniTopology {
         fault: FailoverFault,
         detector: FailoverDetector,
     ) -> Result<Self, FailoverError> {
-        let (times, interrupt) = (PatroniTimes::of(detector), context.interrupt);
+        let (times, interrupt) = (PatroniTimes::from_detector(detector), context.interrupt);
         let mut guard = pgtoll_system::lock(context.guard);
         let network = begin_network(&mut guard, fault, &[ETCD, HOSTS[0].1, HOSTS[1].1], interrupt)?;
         let etcd = programs.etcd.start(&mut guard, &network, ETCD)?;
@@ -207,7 +207,8 @@ impl Topology for PatroniTopology {
         run.promoted_s = promoted_at(standby).and_then(|time| seconds_after(began, time));
         let proxied = haproxy_events(&proxied, began);
         let up = format!("/{} is UP", standby.name());
-        run.routed_s = proxied.iter().find(|of| of.what.contains(&up)).map(|of| of.at_s);
+        run.routed_s =
+            proxied.iter().find(|proxied| proxied.what.contains(&up)).map(|proxied| proxied.at_s);
         let of_primary = self.other_haproxy.as_ref().map(|_| self.events_of_primary(began));
         run.steps = in_order([own, proxied, of_primary.unwrap_or_default()].concat());
     }
@@ -297,7 +298,7 @@ mod tests {
     #[test]
     fn the_times_keep_patronis_rule() {
         for detector in [FailoverDetector::Default, FailoverDetector::Fast] {
-            let times = PatroniTimes::of(detector);
+            let times = PatroniTimes::from_detector(detector);
             assert!(times.loop_wait_s + 2 * times.retry_timeout_s <= times.ttl_s, "{times:?}");
         }
     }

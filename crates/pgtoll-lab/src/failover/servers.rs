@@ -97,7 +97,7 @@ pub(super) fn until_within(
 
 /// The way to whichever of both takes writes.
 pub(super) fn both_servers(one: &Cluster, other: &Cluster) -> Result<Dsn, FailoverError> {
-    let [one, other] = [one, other].map(|of| of.directory().display());
+    let [one, other] = [one, other].map(|item| item.directory().display());
     Ok(format!(
         "host='{one},{other}' port=5432 user=postgres dbname={DATABASE} \
          target_session_attrs=read-write"

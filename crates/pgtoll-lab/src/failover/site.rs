@@ -88,6 +88,6 @@ impl Abandoned {
     /// Whether it ended on purpose.
     pub(super) fn has(&self, daemon: &str) -> bool {
         let all = pgtoll_system::lock(&self.0);
-        all.iter().any(|of| of == daemon)
+        all.iter().any(|item| item == daemon)
     }
 }

@@ -160,8 +160,8 @@ impl<I: Iterator<Item = Attempt>> ClientOperations<I> {
         self.current = self.attempts.next();
         Some((
             match outcome {
-                of if of.is_acknowledged() => "ok",
-                of if of.is_failure() => "fail",
+                outcome if outcome.is_acknowledged() => "ok",
+                outcome if outcome.is_failure() => "fail",
                 _ => "info",
             },
             attempt.sequence,

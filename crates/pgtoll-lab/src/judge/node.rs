@@ -79,9 +79,9 @@ mod tests {
 
     #[test]
     fn what_a_server_says_of_itself() {
-        let of = identity("10.0.0.1|5432|2026-11-23 10:00:00.000001|0000000A|a|b");
-        assert_eq!((of.address.as_str(), of.port.as_str()), ("10.0.0.1", "5432"));
-        assert_eq!((of.timeline, of.cluster_name.as_str()), (Some(10), "a|b"));
+        let item = identity("10.0.0.1|5432|2026-11-23 10:00:00.000001|0000000A|a|b");
+        assert_eq!((item.address.as_str(), item.port.as_str()), ("10.0.0.1", "5432"));
+        assert_eq!((item.timeline, item.cluster_name.as_str()), (Some(10), "a|b"));
         assert_eq!(identity("").timeline, None);
     }
 

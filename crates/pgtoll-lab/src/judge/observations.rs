@@ -125,7 +125,7 @@ impl<'a> Observer<'a> {
         let bin_ns = (frame.ended_ns / BINS + 1).max(for_two_ns.min(frame.ended_ns / BINS_MIN));
         let clients = (0..frame.clients).map(|client| ClientObserver::new(frame, client));
         let last = frame.last_node.as_ref();
-        let latest = frame.nodes.iter().chain(last).filter_map(|of| of.timeline).max();
+        let latest = frame.nodes.iter().chain(last).filter_map(|node| node.timeline).max();
         let node = |identity: &NodeIdentity| JudgedNode {
             identity: identity.clone(),
             deposed: is_deposed(identity, last, latest),
@@ -146,7 +146,7 @@ impl<'a> Observer<'a> {
     }
 
     fn take(&mut self, client: usize, attempt: &Attempt) {
-        let Some(of) = self.clients.get_mut(client) else { return };
+        let Some(item) = self.clients.get_mut(client) else { return };
         let limit_ns = self.frame.wait_limit_ns;
         let end_ns = attempt.end.map_or(self.frame.ended_ns, |end| end.at_ns);
         let latency_ns = end_ns.saturating_sub(attempt.due_ns);
@@ -157,7 +157,7 @@ impl<'a> Observer<'a> {
         counts.late += u64::from(attempt.begun_ns.saturating_sub(attempt.due_ns) > limit_ns);
         counts.waited += u64::from(waited && acknowledged);
         counts.unaffected += u64::from(!waited && acknowledged);
-        of.take(attempt, waited, end_ns, self.bin_ns, self.frame.heal_from_ns);
+        item.take(attempt, waited, end_ns, self.bin_ns, self.frame.heal_from_ns);
         let Some(end) = attempt.end else {
             counts.unknown += 1;
             counts.hung += 1;
@@ -170,7 +170,9 @@ impl<'a> Observer<'a> {
         }
         self.latencies.record(Duration::from_nanos(latency_ns));
         self.gaps.acknowledged(end.at_ns);
-        let side = client.checked_rem(self.sides.len()).and_then(|of| self.sides.get_mut(of));
+        let side = client
+            .checked_rem(self.sides.len())
+            .and_then(|checked_rem| self.sides.get_mut(checked_rem));
         if let Some(side) = side {
             side.acknowledged(end.at_ns, self.frame.fault_ns);
         }
@@ -196,15 +198,17 @@ impl<'a> Observer<'a> {
         self.counts.max_ms = milliseconds(self.latencies.max());
         let (mut due, mut healed) = (0, false);
         let mut clients = Vec::new();
-        for (client, of) in self.clients.into_iter().enumerate() {
-            let side = client.checked_rem(self.sides.len()).and_then(|of| self.sides.get_mut(of));
+        for (client, item) in self.clients.into_iter().enumerate() {
+            let side = client
+                .checked_rem(self.sides.len())
+                .and_then(|checked_rem| self.sides.get_mut(checked_rem));
             if let Some(side) = side {
                 side.judged.clients += 1;
-                side.has_healed |= of.judged.healed_s.is_some();
+                side.has_healed |= item.judged.healed_s.is_some();
             }
-            due += of.due(self.frame);
-            healed |= of.judged.healed_s.is_some();
-            clients.push(of.finish(self.frame, self.bin_ns));
+            due += item.due(self.frame);
+            healed |= item.judged.healed_s.is_some();
+            clients.push(item.finish(self.frame, self.bin_ns));
         }
         self.counts.due = due.max(self.counts.begun);
         self.counts.unsent = self.counts.due - self.counts.begun;
@@ -293,7 +297,8 @@ impl SideObserver {
 
     fn acknowledged(&mut self, at_ns: u64, fault_ns: Option<u64>) {
         self.judged.acknowledged += 1;
-        self.judged.acknowledged_since_fault += u64::from(fault_ns.is_some_and(|of| at_ns >= of));
+        self.judged.acknowledged_since_fault +=
+            u64::from(fault_ns.is_some_and(|fault_ns| at_ns >= fault_ns));
         self.gaps.acknowledged(at_ns);
     }
 
@@ -377,7 +382,7 @@ impl ClientObserver {
     /// A bin shows the worst that was in it.
     fn mark(&mut self, at: usize, letter: u8) {
         const ORDER: [u8; 4] = [b'.', b's', b'w', b'e'];
-        let rank = |of: u8| ORDER.iter().position(|letter| *letter == of);
+        let rank = |byte: u8| ORDER.iter().position(|letter| *letter == byte);
         if self.line.len() <= at {
             self.line.resize(at + 1, b'.');
         }
@@ -436,7 +441,7 @@ mod tests {
     /// When it fell due, and when it ended with which outcome by which server; in tenths of a second.
     type Planned = (u64, Option<(u64, AttemptOutcome, u16)>);
 
-    fn attempts(of: &[Planned]) -> std::vec::IntoIter<Attempt> {
+    fn attempts(planneds: &[Planned]) -> std::vec::IntoIter<Attempt> {
         let tenth = SECOND / 10;
         let attempt = |(sequence, &(due, end)): (u64, &Planned)| {
             let end = end.map(|(at, outcome, node)| AttemptEnd {
@@ -447,7 +452,7 @@ mod tests {
             });
             Attempt { sequence, due_ns: due * tenth, begun_ns: due * tenth, end }
         };
-        (0..).zip(of).map(attempt).collect::<Vec<_>>().into_iter()
+        (0..).zip(planneds).map(attempt).collect::<Vec<_>>().into_iter()
     }
 
     use AttemptOutcome::{Acknowledged, Failed, Unknown};
@@ -461,32 +466,32 @@ mod tests {
         ]);
         let second =
             attempts(&[(5, Some((6, Acknowledged, 0))), (15, Some((15, Failed, 0))), (25, None)]);
-        let of = observe(&frame(), vec![first, second]);
-        let counts = &of.transactions;
+        let observe = observe(&frame(), vec![first, second]);
+        let counts = &observe.transactions;
         assert_eq!((counts.begun, counts.acknowledged, counts.waited), (6, 4, 1));
         assert_eq!((counts.failed, counts.unknown, counts.hung), (1, 1, 1));
         // Ten a client were due in ten seconds, one in healing.
         assert_eq!((counts.due, counts.unsent), (21, 15));
-        let outage = of.outage.as_ref().unwrap();
+        let outage = observe.outage.as_ref().unwrap();
         assert_eq!((outage.began_s, outage.seconds, outage.open), (0.6, 5.4, false));
-        let [one, two] = &of.clients[..] else { panic!("{of:?}") };
+        let [one, two] = &observe.clients[..] else { panic!("{observe:?}") };
         assert_eq!((one.healed_s, one.hung), (Some(0.1), false));
         assert_eq!(one.outage.as_ref().map(|gap| (gap.began_s, gap.seconds)), Some((0.1, 5.9)));
         assert_eq!((two.healed_s, two.hung), (None, true));
         let outage = two.outage.as_ref().unwrap();
         assert_eq!((outage.began_s, outage.seconds, outage.open), (0.6, 11.4, true));
         // Half a second a bin, as there are so few transactions.
-        assert_eq!((of.bin_s, one.line.as_str()), (0.5, "s.wwwwwwwwwww.......s"));
+        assert_eq!((observe.bin_s, one.line.as_str()), (0.5, "s.wwwwwwwwwww.......s"));
         assert_eq!(two.line, format!(".s.e.{}", "w".repeat(20)));
-        assert_eq!((of.errors[0].code.as_str(), of.errors[0].count), ("57P01", 1));
+        assert_eq!((observe.errors[0].code.as_str(), observe.errors[0].count), ("57P01", 1));
     }
 
     #[test]
     fn acknowledgements_after_the_successors_are_a_split_brain() {
         let first = attempts(&[(0, Some((1, Acknowledged, 0))), (30, Some((31, Acknowledged, 0)))]);
         let second = attempts(&[(5, Some((6, Unknown, 0))), (20, Some((21, Acknowledged, 1)))]);
-        let of = observe(&frame(), vec![first, second]);
-        let [old, new] = &of.nodes[..] else { panic!("{of:?}") };
+        let observe = observe(&frame(), vec![first, second]);
+        let [old, new] = &observe.nodes[..] else { panic!("{observe:?}") };
         assert_eq!((old.acknowledged, old.after_successor, old.deposed), (2, 1, true));
         assert_eq!((new.acknowledged, new.after_successor, new.deposed), (1, 0, false));
         assert_eq!((old.first_s, old.last_s), (Some(0.1), Some(3.1)));
@@ -501,9 +506,9 @@ mod tests {
         ]);
         let other = attempts(&[(5, Some((6, Acknowledged, 0))), (90, Some((91, Failed, 0)))]);
         let sides = ["here", "there"].map(str::to_owned).to_vec();
-        let of =
+        let observe =
             observe(&RunFrame { sides, fault_ns: Some(3 * SECOND), ..frame() }, vec![one, other]);
-        let [here, there] = &of.sides[..] else { panic!("{of:?}") };
+        let [here, there] = &observe.sides[..] else { panic!("{observe:?}") };
         assert_eq!((&*here.name, here.clients, here.acknowledged), ("here", 1, 3));
         assert_eq!((here.acknowledged_since_fault, there.acknowledged_since_fault), (2, 0));
         let gap = |side: &JudgedSide| side.outage.as_ref().map(|gap| (gap.began_s, gap.open));

@@ -65,19 +65,19 @@ mod tests {
 
     #[test]
     fn only_commit_outside_a_transaction_is_an_acknowledgement() {
-        let of = |tag, in_transaction| of_commit(&Ok(completion(tag)), in_transaction);
-        assert_eq!(of("COMMIT", false), AttemptOutcome::Acknowledged);
-        assert_eq!(of("COMMIT", true), AttemptOutcome::Unknown);
-        assert_eq!(of("ROLLBACK", false), AttemptOutcome::Failed);
-        assert_eq!(of("", false), AttemptOutcome::Unknown);
+        let pick = |tag, in_transaction| of_commit(&Ok(completion(tag)), in_transaction);
+        assert_eq!(pick("COMMIT", false), AttemptOutcome::Acknowledged);
+        assert_eq!(pick("COMMIT", true), AttemptOutcome::Unknown);
+        assert_eq!(pick("ROLLBACK", false), AttemptOutcome::Failed);
+        assert_eq!(pick("", false), AttemptOutcome::Unknown);
     }
 
     #[test]
     fn what_ends_the_connection_is_unknown() {
-        let of = |error| of_commit(&Err(error), false);
-        assert_eq!(of(Error::Closed { source: None }), AttemptOutcome::Unknown);
-        assert_eq!(of(Error::ConnectTimeout), AttemptOutcome::TimedOut);
-        assert_eq!(of(Error::Interrupted), AttemptOutcome::Unknown);
+        let pick = |error| of_commit(&Err(error), false);
+        assert_eq!(pick(Error::Closed { source: None }), AttemptOutcome::Unknown);
+        assert_eq!(pick(Error::ConnectTimeout), AttemptOutcome::TimedOut);
+        assert_eq!(pick(Error::Interrupted), AttemptOutcome::Unknown);
     }
 
     #[test]

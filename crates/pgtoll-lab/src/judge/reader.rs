@@ -105,15 +105,15 @@ mod tests {
 
     #[test]
     fn stale_and_backwards_are_told_apart() {
-        let of = |seen, acknowledged, before| {
+        let pick = |seen, acknowledged, before| {
             let mut tally = ReadTally::default();
             tally.count(seen, acknowledged, before);
             (tally.stale, tally.stalest, tally.backwards)
         };
-        assert_eq!(of(5, 5, 5), (0, 0, 0));
-        assert_eq!(of(6, 5, 5), (0, 0, 0));
-        assert_eq!(of(3, 5, 2), (1, 2, 0));
-        assert_eq!(of(3, 3, 4), (0, 0, 1));
-        assert_eq!(of(0, 1, 1), (1, 1, 1));
+        assert_eq!(pick(5, 5, 5), (0, 0, 0));
+        assert_eq!(pick(6, 5, 5), (0, 0, 0));
+        assert_eq!(pick(3, 5, 2), (1, 2, 0));
+        assert_eq!(pick(3, 3, 4), (0, 0, 1));
+        assert_eq!(pick(0, 1, 1), (1, 1, 1));
     }
 }

@@ -40,12 +40,12 @@ pub(crate) struct FinalReading {
 }
 
 impl RunHistory {
-    pub(crate) fn of(header: JournalHeader, events: Vec<RunEvent>) -> Self {
+    pub(crate) fn new(header: JournalHeader, events: Vec<RunEvent>) -> Self {
         Self { header, events }
     }
 
-    fn find<T>(&self, of: impl Fn(&RunEvent) -> Option<T>) -> Option<T> {
-        self.events.iter().find_map(of)
+    fn find<T>(&self, event: impl Fn(&RunEvent) -> Option<T>) -> Option<T> {
+        self.events.iter().find_map(event)
     }
 
     /// What of the run has to be known beside the journals.
@@ -356,7 +356,7 @@ mod tests {
 
     fn history(events: Vec<RunEvent>) -> RunHistory {
         let design = JudgeDesign { clients: 1, rate_per_second: 1.0, ..JudgeDesign::default() };
-        RunHistory::of(JournalHeader::new(1, JudgedServer::default(), design), events)
+        RunHistory::new(JournalHeader::new(1, JudgedServer::default(), design), events)
     }
 
     fn provenance() -> Provenance {

@@ -90,7 +90,7 @@ pub fn conclude(
     check_writable(&mut connection)?;
     let name = schema_name(header.run);
     // After a run's own end the table may be lost; here it may as well be another database.
-    if !leftovers(&mut connection)?.iter().any(|of| of.name == name) {
+    if !leftovers(&mut connection)?.iter().any(|leftover| leftover.name == name) {
         return Err(JudgeError::NoSchema { name });
     }
     connection.close();
@@ -127,7 +127,7 @@ impl FinalStep<'_> {
         provenance: Provenance,
     ) -> Result<JudgeRecord, JudgeError> {
         let events = read_events(self.directory)?;
-        let history = RunHistory::of(read_header(self.directory)?, events);
+        let history = RunHistory::new(read_header(self.directory)?, events);
         let mut conclusion = self.read_until(&history, file.as_mut())?;
         let is_read = conclusion.sets.is_some();
         if is_read {
@@ -294,16 +294,16 @@ const SETTINGS: [&str; 7] = [
 ];
 
 fn server(dsn: &Dsn, connection: &mut Connection) -> Result<JudgedServer, JudgeError> {
-    let mut of = JudgedServer { dsn: dsn.redacted(), ..JudgedServer::default() };
+    let mut server = JudgedServer { dsn: dsn.redacted(), ..JudgedServer::default() };
     for name in SETTINGS.into_iter().chain(["server_version"]) {
         let row = connection
             .query_one(&format!("SELECT pg_catalog.current_setting('{name}', true) AS value"))?;
         let Some(value) = row.value("value")? else { continue };
         if name == "server_version" {
-            value.clone_into(&mut of.version);
+            value.clone_into(&mut server.version);
         } else {
-            of.settings.insert(name.to_owned(), value.to_owned());
+            server.settings.insert(name.to_owned(), value.to_owned());
         }
     }
-    Ok(of)
+    Ok(server)
 }

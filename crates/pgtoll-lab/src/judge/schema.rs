@@ -102,7 +102,7 @@ fn is_ours(name: &str, comment: &str) -> bool {
 /// Removes the run's schema. Returns whether it was there.
 pub(crate) fn remove(connection: &mut Connection, run: u64) -> Result<bool, Error> {
     let name = schema_name(run);
-    if !leftovers(connection)?.iter().any(|of| of.name == name) {
+    if !leftovers(connection)?.iter().any(|leftover| leftover.name == name) {
         return Ok(false);
     }
     connection.execute("SET lock_timeout = '10s'")?;

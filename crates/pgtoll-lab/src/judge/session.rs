@@ -65,7 +65,7 @@ pub(crate) fn run_clients(
             reads: ReadTally::default(),
             probes_left: 0,
             pairs: PairsTally::default(),
-            fault: FaultPhase::of(fault),
+            fault: FaultPhase::from_fault(fault),
         };
         let started = start(scope, writers, readers((plan, run), state, waits), &sender)
             .and_then(|()| start_probe(scope, (plan, run), state, waits, &sender));
@@ -194,7 +194,7 @@ enum FaultPhase {
 }
 
 impl FaultPhase {
-    fn of(fault: Option<JudgeFault>) -> Self {
+    fn from_fault(fault: Option<JudgeFault>) -> Self {
         fault.map_or(Self::None, Self::Planned)
     }
 

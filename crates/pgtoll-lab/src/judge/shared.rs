@@ -132,8 +132,8 @@ impl JudgeState {
 
     /// A transaction was acknowledged to its client.
     pub(crate) fn acknowledge(&self, client: usize, sequence: u64, at_ns: u64) {
-        if let Some(of) = self.acknowledged.get(client) {
-            of.store(sequence + 1, Ordering::SeqCst);
+        if let Some(acknowledged) = self.acknowledged.get(client) {
+            acknowledged.store(sequence + 1, Ordering::SeqCst);
         }
         self.acknowledged_total.fetch_add(1, Ordering::Relaxed);
         self.last_acknowledged_ns.fetch_max(at_ns, Ordering::Relaxed);
@@ -141,7 +141,7 @@ impl JudgeState {
 
     /// One more than the highest transaction that was acknowledged to the client.
     pub(crate) fn acknowledged_of(&self, client: usize) -> u64 {
-        self.acknowledged.get(client).map_or(0, |of| of.load(Ordering::SeqCst))
+        self.acknowledged.get(client).map_or(0, |acknowledged| acknowledged.load(Ordering::SeqCst))
     }
 }
 

@@ -161,7 +161,7 @@ where
         let Some(end) = attempt.end else { return };
         let side = self.client.checked_rem(self.split.sides).unwrap_or_default();
         if let Some(of_side) =
-            usize::try_from(side).ok().and_then(|of| self.sets.lost_by_side.get_mut(of))
+            usize::try_from(side).ok().and_then(|item| self.sets.lost_by_side.get_mut(item))
         {
             *of_side += 1;
         }
@@ -257,16 +257,16 @@ mod tests {
             .map(|&(client, sequence, payload)| PresentId { client, sequence, payload })
             .collect();
         for (client, planted) in (0..).zip(clients) {
-            for (sequence, of) in (0..).zip(planted) {
+            for (sequence, item) in (0..).zip(planted) {
                 let payload = payload(RUN, client, sequence);
                 let id = PresentId { client, sequence, payload };
-                ids.extend(std::iter::repeat_n(id, usize::try_from(of.rows).unwrap()));
+                ids.extend(std::iter::repeat_n(id, usize::try_from(item.rows).unwrap()));
             }
         }
         ids.sort_by_key(|id| (id.client, id.sequence));
         let open = |client: u64| {
             let planted = clients[usize::try_from(client).unwrap()].clone();
-            Ok::<_, Infallible>((0..).zip(planted).map(|(sequence, of)| attempt(sequence, of)))
+            Ok::<_, Infallible>((0..).zip(planted).map(|(sequence, item)| attempt(sequence, item)))
         };
         let mut comparison = SetComparison::new(RUN, clients.len() as u64, split, open);
         for id in ids {
@@ -282,15 +282,15 @@ mod tests {
             strangers in prop::collection::vec((0_u64..8, 0_u64..40, any::<i64>()), 0..5),
         ) {
             let mut expected: BTreeMap<&str, u64> = BTreeMap::new();
-            for of in clients.iter().flatten() {
-                let kind = match (of.outcome, of.rows) {
+            for client in clients.iter().flatten() {
+                let kind = match (client.outcome, client.rows) {
                     (Some(AttemptOutcome::Acknowledged | AttemptOutcome::Unreplicated), 0) => "lost",
                     (Some(AttemptOutcome::Acknowledged | AttemptOutcome::Unreplicated), _) | (_, 0) => "",
                     (Some(AttemptOutcome::Failed | AttemptOutcome::Refused), _) => "ghosts",
                     _ => "recovered",
                 };
                 *expected.entry(kind).or_default() += 1;
-                *expected.entry("duplicates").or_default() += u64::from(of.rows > 1);
+                *expected.entry("duplicates").or_default() += u64::from(client.rows > 1);
             }
             let expected = |kind| expected.get(kind).copied().unwrap_or_default();
             let sets = compared(&clients, &strangers, LossSplit::default());
@@ -300,7 +300,7 @@ mod tests {
             prop_assert_eq!(sets.duplicates.count, expected("duplicates"));
             // A random payload is no transaction's, but for one in 2^64.
             prop_assert_eq!(sets.phantoms.count, strangers.len() as u64);
-            let rows: u64 = clients.iter().flatten().map(|of| of.rows).sum();
+            let rows: u64 = clients.iter().flatten().map(|client| client.rows).sum();
             prop_assert_eq!(sets.rows, rows + strangers.len() as u64);
         }
 
@@ -310,15 +310,15 @@ mod tests {
         ) {
             let split = LossSplit { fault_ns: Some(fault), sides: 0, deposed: vec![true, false] };
             let lost = compared(std::slice::from_ref(&planted), &[], split).lost;
-            let of = |is_in: &dyn Fn(u64) -> bool| {
-                (0..).zip(&planted).filter(|(sequence, of)| {
-                    of.rows == 0 && of.outcome.is_some_and(AttemptOutcome::is_acknowledged)
+            let pick = |is_in: &dyn Fn(u64) -> bool| {
+                (0..).zip(&planted).filter(|(sequence, item)| {
+                    item.rows == 0 && item.outcome.is_some_and(AttemptOutcome::is_acknowledged)
                         && is_in(*sequence)
                 }).count() as u64
             };
-            prop_assert_eq!(lost.before_fault, of(&|sequence| sequence * 1000 < fault));
-            prop_assert_eq!(lost.by_deposed, of(&|sequence| sequence * 1000 >= fault && sequence % 2 == 1));
-            prop_assert_eq!(lost.by_survivor, of(&|sequence| sequence * 1000 >= fault && sequence % 2 == 0));
+            prop_assert_eq!(lost.before_fault, pick(&|sequence| sequence * 1000 < fault));
+            prop_assert_eq!(lost.by_deposed, pick(&|sequence| sequence * 1000 >= fault && sequence % 2 == 1));
+            prop_assert_eq!(lost.by_survivor, pick(&|sequence| sequence * 1000 >= fault && sequence % 2 == 0));
             prop_assert_eq!(lost.count, lost.before_fault + lost.by_deposed + lost.by_survivor);
         }
     }
@@ -328,9 +328,9 @@ mod tests {
         let lost = Planted { outcome: Some(AttemptOutcome::Acknowledged), rows: 0 };
         let kept = Planted { rows: 1, ..lost };
         let clients = [vec![lost, lost], vec![kept], vec![lost]];
-        let of = |sides| compared(&clients, &[], LossSplit { sides, ..LossSplit::default() });
-        assert_eq!((of(2).lost_by_side, of(2).lost.count), (vec![3, 0], 3));
-        assert_eq!(of(0).lost_by_side, Vec::<u64>::new());
+        let pick = |sides| compared(&clients, &[], LossSplit { sides, ..LossSplit::default() });
+        assert_eq!((pick(2).lost_by_side, pick(2).lost.count), (vec![3, 0], 3));
+        assert_eq!(pick(0).lost_by_side, Vec::<u64>::new());
     }
 
     #[test]

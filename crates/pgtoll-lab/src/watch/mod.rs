@@ -148,7 +148,8 @@ impl<'a> Watcher<'a> {
     fn begin(plan: &'a DamageWatchPlan) -> Result<Self, WatchError> {
         let mut primary = plan.primary.connect()?;
         let identifier = servers::primary_identifier(&mut primary)?;
-        let standby = plan.standby.as_ref().map(|dsn| Standby::of(dsn, &identifier)).transpose()?;
+        let standby =
+            plan.standby.as_ref().map(|dsn| Standby::new(dsn, &identifier)).transpose()?;
         let log = plan.log.as_deref().map(LogTail::at_end).transpose()?;
         let failures_before = counted_failures(&mut primary)?;
         Ok(Self {
@@ -307,7 +308,8 @@ fn proposals(pages: &[WatchedPage], standby: Option<&Dsn>) -> Vec<String> {
     }
     let repairable: Vec<String> = pages.iter().filter_map(repair_block).collect();
     if !repairable.is_empty() {
-        let blocks: Vec<String> = repairable.iter().map(|of| format!("--block {of}")).collect();
+        let blocks: Vec<String> =
+            repairable.iter().map(|repairable| format!("--block {repairable}")).collect();
         let from = match standby {
             Some(dsn) => format!("--from-standby {}", pgtoll_format::shell_quoted(&dsn.redacted())),
             None => "--from-backup BACKUP --wal ARCHIVE".to_owned(),

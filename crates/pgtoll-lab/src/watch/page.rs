@@ -98,7 +98,7 @@ mod tests {
 
     fn check(text: &str, expected: &[(&str, u32)]) {
         let found = refused_pages(text);
-        let found: Vec<_> = found.iter().map(|of| (of.file.as_str(), of.block)).collect();
+        let found: Vec<_> = found.iter().map(|s| (s.file.as_str(), s.block)).collect();
         assert_eq!(found, expected, "{text}");
     }
 

@@ -12,7 +12,7 @@ use pgtoll_system::error_chain;
 
 /// The primary's system identifier, when it is one that can be watched.
 pub(super) fn primary_identifier(connection: &mut Connection) -> Result<String, WatchError> {
-    let state = ServerState::of(connection)?;
+    let state = ServerState::from_connection(connection)?;
     if state.is_standby {
         return Err(WatchError::NotPrimary);
     }
@@ -29,7 +29,7 @@ struct ServerState {
 }
 
 impl ServerState {
-    fn of(connection: &mut Connection) -> Result<Self, Error> {
+    fn from_connection(connection: &mut Connection) -> Result<Self, Error> {
         let row = connection.query_one(
             "SELECT (SELECT system_identifier::text FROM pg_catalog.pg_control_system()) AS identifier, \
              pg_catalog.pg_is_in_recovery() AS standby, \
@@ -55,10 +55,10 @@ const REPLAY_LIMIT: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(50);
 
 impl Standby {
-    pub(super) fn of(dsn: &Dsn, identifier: &str) -> Result<Self, WatchError> {
+    pub(super) fn new(dsn: &Dsn, identifier: &str) -> Result<Self, WatchError> {
         let standby = Self { dsn: dsn.clone(), identifier: identifier.to_owned() };
         let mut connection = dsn.connect()?;
-        let fault = standby.fault(&ServerState::of(&mut connection)?);
+        let fault = standby.fault(&ServerState::from_connection(&mut connection)?);
         connection.close();
         fault.map_or(Ok(standby), |fault| Err(WatchError::WrongStandby(fault.to_owned())))
     }
@@ -98,7 +98,7 @@ impl Standby {
         connection.close();
         let mut connection = self.dsn.connect()?;
         connection.wait_until(Instant::now().checked_add(2 * REPLAY_LIMIT));
-        if let Some(fault) = self.fault(&ServerState::of(&mut connection)?) {
+        if let Some(fault) = self.fault(&ServerState::from_connection(&mut connection)?) {
             return Ok(Err(fault.to_owned()));
         }
         let seconds = REPLAY_LIMIT.as_secs();

@@ -113,7 +113,9 @@ impl Experiment {
         for (index, arm) in self.arms.iter().enumerate() {
             let place = root.key("arms").entry(index).key("name");
             found.extend(check_name("arm", &arm.name, place.clone()));
-            let has_beginning = RESERVED_BEGINNINGS.iter().any(|of| arm.name.starts_with(of));
+            let has_beginning = RESERVED_BEGINNINGS
+                .iter()
+                .any(|reserved_beginning| arm.name.starts_with(reserved_beginning));
             if RESERVED_NAMES.contains(&arm.name.as_str()) || has_beginning {
                 let message = format!("arm name {:?} is pgtoll's own", arm.name);
                 found.push(Inconsistency::at(place.clone(), message));
@@ -126,8 +128,9 @@ impl Experiment {
         if !names.contains(self.baseline.as_str()) {
             let message = format!("baseline {:?} is not an arm", self.baseline);
             let place = root.key("baseline");
-            let of = Inconsistency::not_among(place, &message, &self.baseline, self.arm_names());
-            found.push(of);
+            let inconsistency =
+                Inconsistency::not_among(place, &message, &self.baseline, self.arm_names());
+            found.push(inconsistency);
         }
     }
 
@@ -149,19 +152,20 @@ impl Experiment {
 
     fn check_twins(&self, found: &mut Vec<Inconsistency>) {
         for (index, arm) in self.arms.iter().enumerate() {
-            let Some(of) = &arm.twin_of else { continue };
+            let Some(twin_of) = &arm.twin_of else { continue };
             let place = KeyPath::default().key("arms").entry(index).key("twin_of");
-            let Some(other) = self.arms.iter().find(|other| other.name == *of) else {
+            let Some(other) = self.arms.iter().find(|other| other.name == *twin_of) else {
                 let message =
-                    format!("arm {:?} is a twin of {of:?}, which is not an arm", arm.name);
-                found.push(Inconsistency::not_among(place, &message, of, self.arm_names()));
+                    format!("arm {:?} is a twin of {twin_of:?}, which is not an arm", arm.name);
+                found.push(Inconsistency::not_among(place, &message, twin_of, self.arm_names()));
                 continue;
             };
             let alike = other.settings == arm.settings
                 && other.checksums == arm.checksums
                 && other.values == arm.values;
             if !alike || other.name == arm.name {
-                let text = format!("arm {:?} is no copy of {of:?}: they must not differ", arm.name);
+                let text =
+                    format!("arm {:?} is no copy of {twin_of:?}: they must not differ", arm.name);
                 let hint = if other.name == arm.name {
                     "a twin is a copy of another arm"
                 } else {
@@ -204,7 +208,8 @@ impl Experiment {
         let of_arms = self.arms.iter().enumerate();
         let of_arms = of_arms.map(|(index, arm)| (root.key("arms").entry(index), &arm.settings));
         let of_work = self.workloads.iter().enumerate();
-        let of_work = of_work.map(|(index, of)| (root.key("workloads").entry(index), &of.settings));
+        let of_work =
+            of_work.map(|(index, item)| (root.key("workloads").entry(index), &item.settings));
         let all = of_arms.chain(of_work).chain([(root.clone(), &self.settings)]);
         for (place, name) in all.flat_map(|(place, settings)| {
             settings.keys().map(move |name| (place.key("settings").key(name), name))
@@ -243,16 +248,16 @@ impl Experiment {
                 found.push(Inconsistency::at(place(index).key("settings").key(name), text));
             }
         }
-        for (index, of) in self.workloads.iter().enumerate() {
+        for (index, item) in self.workloads.iter().enumerate() {
             let place = root.key("workloads").entry(index);
             let given = [
-                ("command", of.command.is_some()),
-                ("profile", of.profile.is_some()),
-                ("loaded", of.loaded),
+                ("command", item.command.is_some()),
+                ("profile", item.profile.is_some()),
+                ("loaded", item.loaded),
             ];
             let first = given.into_iter().find(|(_, given)| *given);
             found.extend(first.map(|(key, _)| {
-                let text = format!("workload {:?}: {key} has no crossover", of.name);
+                let text = format!("workload {:?}: {key} has no crossover", item.name);
                 Inconsistency::at(place.key(key), text)
             }));
         }
@@ -397,7 +402,7 @@ pub fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= 24 && name.chars().all(plain)
 }
 
-fn check_name(of: &str, name: &str, place: KeyPath) -> Option<Inconsistency> {
-    let text = format!("{of} name {name:?} is not 1 to 24 letters, digits, - and _");
+fn check_name(string: &str, name: &str, place: KeyPath) -> Option<Inconsistency> {
+    let text = format!("{string} name {name:?} is not 1 to 24 letters, digits, - and _");
     (!is_name(name)).then(|| Inconsistency::at(place, text))
 }

@@ -70,10 +70,11 @@ impl ExpectSpec {
             (None, lower, upper) => (lower.as_ref(), upper.as_ref()),
             _ => return None,
         };
-        let number = |bound: Option<&Bound>| bound.map_or(Some(None), |of| of.number().map(Some));
+        let number =
+            |bound: Option<&Bound>| bound.map_or(Some(None), |bound| bound.number().map(Some));
         let (lower, upper) = (number(lower)?, number(upper)?);
         let relative = [lower, upper].into_iter().flatten().map(|(_, relative)| relative);
-        let all_alike = relative.clone().all(|of| Some(of) == relative.clone().next());
+        let all_alike = relative.clone().all(|item| Some(item) == relative.clone().next());
         let in_order = lower.zip(upper).is_none_or(|(lower, upper)| lower.0 <= upper.0);
         (all_alike && in_order).then_some(())?;
         Some(Expectation {
@@ -176,9 +177,9 @@ const EXAMPLES: [&str; 3] = ["cpu_per_transaction", "wal_per_transaction", "wal_
 
 impl Experiment {
     pub(super) fn check_expectations(&self, found: &mut Vec<Inconsistency>) {
-        for (index, of) in self.expect.iter().enumerate() {
+        for (index, item) in self.expect.iter().enumerate() {
             let place = KeyPath::default().key("expect").entry(index);
-            found.extend(of.inconsistencies(&place, self));
+            found.extend(item.inconsistencies(&place, self));
         }
     }
 }

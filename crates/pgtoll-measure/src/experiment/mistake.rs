@@ -89,10 +89,10 @@ impl KeyPath {
         for (index, step) in self.0.iter().enumerate() {
             let is_last = index + 1 == self.0.len();
             let next = match step {
-                Step::Key(key) => tables.and_then(|of| of.get_key_value(key.as_str())),
+                Step::Key(key) => tables.and_then(|table| table.get_key_value(key.as_str())),
                 Step::Entry(index) => {
                     let entry = value
-                        .and_then(|of| of.get_ref().as_array())
+                        .and_then(|value| value.get_ref().as_array())
                         .and_then(|entries| entries.get(*index));
                     let Some(entry) = entry else { return found };
                     (found, value) = (entry.span(), Some(entry));
@@ -152,7 +152,7 @@ pub(super) struct Structure<'a> {
 }
 
 impl<'a> Structure<'a> {
-    pub(super) fn of(schema: &'a Schema, text: &'a str, table: &Spanned<DeTable<'_>>) -> Self {
+    pub(super) fn new(schema: &'a Schema, text: &'a str, table: &Spanned<DeTable<'_>>) -> Self {
         let (faults, unknown) = (Vec::new(), Vec::new());
         let mut structure = Self { schema, text, faults, unknown, is_broken: false };
         let span = table.span().start..table.span().start;
@@ -174,7 +174,8 @@ impl<'a> Structure<'a> {
             let name = key.get_ref().as_ref();
             match (properties.get(name), &schema["additionalProperties"]) {
                 (None, Schema::Bool(false)) => {
-                    let absent = properties.keys().filter(|of| !table.contains_key(of.as_str()));
+                    let absent =
+                        properties.keys().filter(|property| !table.contains_key(property.as_str()));
                     let near = nearest(name, absent.map(String::as_str));
                     meant.extend(near);
                     let hint = near.map_or_else(
@@ -185,7 +186,7 @@ impl<'a> Structure<'a> {
                     self.faults.push(Fault { span: key.span(), message, hint: Some(hint) });
                     self.unknown.push((place.clone(), name.to_owned()));
                 }
-                (Some(of), _) | (None, of) => self.value(of, name, value, &place.key(name)),
+                (Some(item), _) | (None, item) => self.value(item, name, value, &place.key(name)),
             }
         }
         let required = schema["required"].as_array().into_iter().flatten();
@@ -197,7 +198,8 @@ impl<'a> Structure<'a> {
             // The unknown key is told already.
             if !meant.contains(&name) {
                 let message = format!("the key {name:?} is missing");
-                let hint = properties.get(name).and_then(|of| of["description"].as_str());
+                let hint =
+                    properties.get(name).and_then(|property| property["description"].as_str());
                 let hint = hint.map(|text| format!("{name} is {}", first_sentence(text)));
                 self.faults.push(Fault { span: span.clone(), message, hint });
             }
@@ -214,24 +216,25 @@ impl<'a> Structure<'a> {
         let kind = kind(value.get_ref());
         let mut accepted = Vec::new();
         self.alternatives(schema, &mut accepted);
-        let takes =
-            |of: &&&Schema| types(of).any(|of| of == kind || (of == "number" && kind == "integer"));
+        let takes = |schema: &&&Schema| {
+            types(schema).any(|item| item == kind || (item == "number" && kind == "integer"))
+        };
         let fitting = accepted.iter().find(takes).copied();
         let Some(fitting) = fitting.or_else(|| {
             // What the schema leaves open.
-            accepted.iter().find(|of| types(of).next().is_none()).copied()
+            accepted.iter().find(|accepted| types(accepted).next().is_none()).copied()
         }) else {
             self.is_broken = true;
             let expected: Vec<String> = accepted
                 .iter()
-                .flat_map(|of| types(of))
-                .filter(|of| *of != "null")
+                .flat_map(|accepted| types(accepted))
+                .filter(|item| *item != "null")
                 .map(a)
                 .collect();
             let message =
                 format!("{name:?} is {}, where {} belongs", a(kind), expected.join(" or "));
             let source = self.text.get(value.span()).filter(|text| !text.contains('"'));
-            let quotes = expected.iter().any(|of| of == "a string")
+            let quotes = expected.iter().any(|expected| expected == "a string")
                 && ["integer", "number", "boolean"].contains(&kind);
             let hint = source.filter(|_| quotes).map(|text| format!("write it as \"{text}\""));
             self.faults.push(Fault { span: value.span(), message, hint });
@@ -241,7 +244,8 @@ impl<'a> Structure<'a> {
             DeValue::Integer(integer) => {
                 let number = i64::from_str_radix(integer.as_str(), integer.radix());
                 let least = fitting["minimum"].as_i64();
-                if let Some((number, least)) = number.ok().zip(least).filter(|(of, by)| of < by) {
+                if let Some((number, least)) = number.ok().zip(least).filter(|(item, by)| item < by)
+                {
                     self.is_broken = true;
                     let message = format!("{name:?} is {number}, and the least is {least}");
                     self.faults.push(Fault { span: value.span(), message, hint: None });
@@ -259,11 +263,13 @@ impl<'a> Structure<'a> {
 
     /// What `$ref` and `anyOf` stand for.
     fn alternatives(&self, schema: &'a Schema, found: &mut Vec<&'a Schema>) {
-        if let Some(name) = schema["$ref"].as_str().and_then(|of| of.strip_prefix("#/$defs/")) {
+        if let Some(name) =
+            schema["$ref"].as_str().and_then(|schema| schema.strip_prefix("#/$defs/"))
+        {
             return self.alternatives(&self.schema["$defs"][name], found);
         }
         match schema["anyOf"].as_array() {
-            Some(any) => any.iter().for_each(|of| self.alternatives(of, found)),
+            Some(any) => any.iter().for_each(|any| self.alternatives(any, found)),
             None => found.push(schema),
         }
     }
@@ -316,6 +322,6 @@ pub(super) fn list(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
 /// The name that was probably meant: one that a slip or two away.
 pub(super) fn nearest<'n>(name: &str, among: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let slips = (name.chars().count() / 3).clamp(1, 3);
-    let distance = |of: &&str| strsim::osa_distance(name, of);
-    among.into_iter().min_by_key(distance).filter(|of| distance(of) <= slips)
+    let distance = |text: &&str| strsim::osa_distance(name, text);
+    among.into_iter().min_by_key(distance).filter(|among| distance(among) <= slips)
 }

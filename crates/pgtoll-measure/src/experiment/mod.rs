@@ -237,7 +237,7 @@ fn one() -> u32 {
 impl Experiment {
     /// The built-in experiment of this name.
     pub fn built_in(name: &str) -> Option<Result<Self, ExperimentError>> {
-        let text = BUILT_IN.iter().find(|(of, _)| *of == name).map(|(_, text)| text);
+        let text = BUILT_IN.iter().find(|(built_in, _)| *built_in == name).map(|(_, text)| text);
         text.map(|text| Self::parse(text, Path::new("")))
     }
 
@@ -246,38 +246,38 @@ impl Experiment {
     pub fn parse(text: &str, directory: &Path) -> Result<Self, ExperimentError> {
         let (table, errors) = DeTable::parse_recoverable(text);
         if !errors.is_empty() {
-            return Err(ExperimentError::of(errors.iter().map(of_toml).collect(), text));
+            return Err(ExperimentError::new(errors.iter().map(of_toml).collect(), text));
         }
         let schema = experiment_schema();
-        let structure = Structure::of(&schema, text, &table);
+        let structure = Structure::new(&schema, text, &table);
         let Structure { mut faults, unknown, is_broken, .. } = structure;
         if is_broken {
-            return Err(ExperimentError::of(faults, text));
+            return Err(ExperimentError::new(faults, text));
         }
         let known = without(table.clone(), &unknown);
         let mut experiment = match Self::deserialize(toml::de::Deserializer::from(known)) {
             Ok(experiment) => experiment,
             Err(error) => {
                 faults.push(of_toml(&error));
-                return Err(ExperimentError::of(faults, text));
+                return Err(ExperimentError::new(faults, text));
             }
         };
         let mut inconsistencies = experiment.inconsistencies();
         experiment.read_scripts(directory, &mut inconsistencies);
         // What follows from a misspelt key is no mistake of its own.
-        let follows = |of: &Inconsistency| {
-            unknown.iter().any(|(place, _)| !place.is_root() && place.holds(&of.place))
+        let follows = |inconsistency: &Inconsistency| {
+            unknown.iter().any(|(place, _)| !place.is_root() && place.holds(&inconsistency.place))
         };
-        let own = inconsistencies.into_iter().filter(|of| !follows(of));
-        faults.extend(own.map(|of| of.in_text(&table)));
-        if faults.is_empty() { Ok(experiment) } else { Err(ExperimentError::of(faults, text)) }
+        let own = inconsistencies.into_iter().filter(|inconsistency| !follows(inconsistency));
+        faults.extend(own.map(|inconsistency| inconsistency.in_text(&table)));
+        if faults.is_empty() { Ok(experiment) } else { Err(ExperimentError::new(faults, text)) }
     }
 
     /// Gives each arm that has none a twin: a copy of it, which is compared with it.
     pub fn twin_each(&mut self) {
-        let has_twin = |of: &ArmSpec| {
-            of.twin_of.is_some()
-                || self.arms.iter().any(|arm| arm.twin_of.as_ref() == Some(&of.name))
+        let has_twin = |spec: &ArmSpec| {
+            spec.twin_of.is_some()
+                || self.arms.iter().any(|arm| arm.twin_of.as_ref() == Some(&spec.name))
         };
         let without = self.arms.iter().filter(|arm| !has_twin(arm));
         let twins: Vec<ArmSpec> = without
@@ -303,17 +303,17 @@ impl Experiment {
 
     /// The workloads of scripts.
     pub fn scripts(&self) -> impl Iterator<Item = (&WorkloadSpec, &Mix)> {
-        self.workloads.iter().filter_map(|of| Some((of, of.mix.as_ref()?)))
+        self.workloads.iter().filter_map(|workload| Some((workload, workload.mix.as_ref()?)))
     }
 
     /// The workloads that run on loaded data.
     pub(crate) fn on_loaded(&self) -> impl Iterator<Item = &WorkloadSpec> {
-        self.workloads.iter().filter(|of| of.is_sliced() || of.loaded)
+        self.workloads.iter().filter(|workload| workload.is_sliced() || workload.loaded)
     }
 
     /// The workloads that run in slices, on loaded data.
     pub fn sliced(&self) -> impl Iterator<Item = &WorkloadSpec> {
-        self.workloads.iter().filter(|of| of.is_sliced())
+        self.workloads.iter().filter(|workload| workload.is_sliced())
     }
 
     /// Reads the files that the workloads name.
@@ -347,8 +347,8 @@ fn without<'i>(
     unknown: &[(KeyPath, String)],
 ) -> Spanned<DeTable<'i>> {
     for (place, key) in unknown {
-        if let Some(of) = place.table_in(table.get_mut()) {
-            of.remove(key.as_str());
+        if let Some(table) = place.table_in(table.get_mut()) {
+            table.remove(key.as_str());
         }
     }
     table
@@ -388,7 +388,10 @@ impl OneOrMany {
             let together = mix(self.entries(), directory)
                 .err()
                 .map(|error| pgtoll_system::error_chain(&error));
-            return together.into_iter().map(|of| Inconsistency::at(place.clone(), of)).collect();
+            return together
+                .into_iter()
+                .map(|together| Inconsistency::at(place.clone(), together))
+                .collect();
         }
         single
     }
@@ -415,7 +418,7 @@ fn script(name: &str, directory: &Path) -> Result<Script, ExperimentError> {
     if let Some(script) = Script::built_in(name) {
         return Ok(script);
     }
-    if let Some((_, text)) = SCRIPTS.iter().find(|(of, _)| *of == name) {
+    if let Some((_, text)) = SCRIPTS.iter().find(|(script, _)| *script == name) {
         return Script::parse(name, text)
             .map_err(|source| ExperimentError::Script { path: name.into(), source });
     }
@@ -471,7 +474,7 @@ pub enum ExperimentError {
 }
 
 impl ExperimentError {
-    fn of(mut faults: Vec<Fault>, text: &str) -> Self {
+    fn new(mut faults: Vec<Fault>, text: &str) -> Self {
         faults.sort_by_key(|fault| fault.span.start);
         // A parser that goes on after an error stumbles over it again.
         faults.dedup_by(|later, first| later.span == first.span && later.message == first.message);
@@ -525,10 +528,11 @@ mod tests {
         let ExperimentError::Mistakes(mistakes) = error else { panic!("{error:?}") };
         let lines: Vec<String> = mistakes
             .iter()
-            .map(|of| {
-                let marked: String = of.text.chars().skip(of.column - 1).take(of.width).collect();
-                let hint = of.hint.as_ref().map(|hint| format!(" ({hint})"));
-                format!("{marked}: {}{}", of.message, hint.unwrap_or_default())
+            .map(|mistake| {
+                let marked: String =
+                    mistake.text.chars().skip(mistake.column - 1).take(mistake.width).collect();
+                let hint = mistake.hint.as_ref().map(|hint| format!(" ({hint})"));
+                format!("{marked}: {}{}", mistake.message, hint.unwrap_or_default())
             })
             .collect();
         assert_eq!(lines.join("\n"), expected);
@@ -567,19 +571,19 @@ mod tests {
 
     #[test]
     fn wrong_twins_are_named() {
-        let of = |twin_of: &str| format!("twin_of = \"{twin_of}\"");
+        let pick = |twin_of: &str| format!("twin_of = \"{twin_of}\"");
         check(
-            ("twin_of = \"off\"", &of("hints")),
+            ("twin_of = \"off\"", &pick("hints")),
             "\"hints\": arm \"twin\" is no copy of \"hints\": they must not differ (a twin has the \
              same checksums, settings and values as the arm that it copies)",
         );
         check(
-            ("twin_of = \"off\"", &of("twin")),
+            ("twin_of = \"off\"", &pick("twin")),
             "\"twin\": arm \"twin\" is no copy of \"twin\": they must not differ (a twin is a copy \
              of another arm)",
         );
         check(
-            ("twin_of = \"off\"", &of("of")),
+            ("twin_of = \"off\"", &pick("of")),
             "\"of\": arm \"twin\" is a twin of \"of\", which is not an arm (did you mean \"off\"?)",
         );
     }
@@ -662,7 +666,8 @@ mod tests {
         else {
             panic!("there are mistakes")
         };
-        let places: Vec<_> = mistakes.iter().map(|of| (of.line, of.column)).collect();
+        let places: Vec<_> =
+            mistakes.iter().map(|mistake| (mistake.line, mistake.column)).collect();
         assert_eq!(places, [(9, 12), (15, 1), (36, 1)]);
     }
 

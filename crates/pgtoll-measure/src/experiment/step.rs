@@ -175,11 +175,14 @@ impl StepSpec {
             ("measure", self.measure.is_some()),
         ];
         let foreign = given.into_iter().filter(|(_, given)| *given).find_map(|(key, _)| {
-            let of = KEYS_OF.iter().find(|(of, _)| *of == key).map_or(&[][..], |(_, of)| *of);
-            (!of.contains(&kind)).then_some((key, of))
+            let item = KEYS_OF
+                .iter()
+                .find(|(keys_of, _)| *keys_of == key)
+                .map_or(&[][..], |(_, keys_of)| *keys_of);
+            (!item.contains(&kind)).then_some((key, item))
         });
-        if let Some((key, of)) = foreign {
-            let what = format!("has {key} in a step of {kind}; it is of {}", list(of));
+        if let Some((key, foreign)) = foreign {
+            let what = format!("has {key} in a step of {kind}; it is of {}", list(foreign));
             return Some((place.key(key), what));
         }
         self.mistake_of_kind(kind).map(|(key, what)| (place.key(key), what.to_owned()))
@@ -187,7 +190,7 @@ impl StepSpec {
 
     fn mistake_of_kind(&self, kind: &str) -> Option<(&'static str, &'static str)> {
         let is_blank =
-            |text: &Option<String>| text.as_deref().is_some_and(|of| of.trim().is_empty());
+            |text: &Option<String>| text.as_deref().is_some_and(|text| text.trim().is_empty());
         if let Some(letters) = &self.pgbench
             && letters.chars().any(|letter| !"dtgGvpf".contains(letter))
         {
@@ -290,7 +293,7 @@ impl Experiment {
         for arm in self.arms.iter_mut().filter(|_| is_used) {
             arm.values.insert(SCALE.to_owned(), scale.to_string());
         }
-        for step in self.workloads.iter_mut().flat_map(|of| &mut of.steps) {
+        for step in self.workloads.iter_mut().flat_map(|workload| &mut workload.steps) {
             if step.pgbench.is_some() {
                 step.scale.get_or_insert(scale);
             }
@@ -299,9 +302,9 @@ impl Experiment {
 
     fn steps(&self) -> impl Iterator<Item = (KeyPath, &StepSpec)> {
         let workloads = self.workloads.iter().enumerate();
-        workloads.flat_map(|(index, of)| {
+        workloads.flat_map(|(index, workload)| {
             let place = KeyPath::default().key("workloads").entry(index).key("steps");
-            let steps = of.steps.iter().enumerate();
+            let steps = workload.steps.iter().enumerate();
             steps.map(move |(index, step)| (place.entry(index), step))
         })
     }
@@ -320,7 +323,7 @@ impl Experiment {
                 } else if !is_name(name) {
                     let what = "is not a lower-case letter with letters, digits and _ behind it";
                     (format!("value name {name:?} {what}"), None)
-                } else if names().all(|of| of != name) {
+                } else if names().all(|item| item != name) {
                     let hint = format!("write ${{{name}}} in sql, program or beside of a step");
                     (format!("no step uses the value {name:?}"), Some(hint))
                 } else {
@@ -360,8 +363,8 @@ mod tests {
 
     use super::*;
 
-    fn values(of: &[(&str, &str)]) -> BTreeMap<String, String> {
-        of.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    fn values(texts: &[(&str, &str)]) -> BTreeMap<String, String> {
+        texts.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 
     #[test]

@@ -42,9 +42,17 @@ impl Bounded {
     /// The sum of figures whose errors are independent: distances to the bounds add in quadrature,
     /// each side by itself.
     pub fn sum(all: &[Self]) -> Self {
-        let estimate: f64 = all.iter().map(|of| of.estimate).sum();
-        let below = all.iter().map(|of| (of.estimate - of.lower).powi(2)).sum::<f64>().sqrt();
-        let above = all.iter().map(|of| (of.upper - of.estimate).powi(2)).sum::<f64>().sqrt();
+        let estimate: f64 = all.iter().map(|other_one| other_one.estimate).sum();
+        let below = all
+            .iter()
+            .map(|other_one| (other_one.estimate - other_one.lower).powi(2))
+            .sum::<f64>()
+            .sqrt();
+        let above = all
+            .iter()
+            .map(|other_one| (other_one.upper - other_one.estimate).powi(2))
+            .sum::<f64>()
+            .sqrt();
         Self { estimate, lower: estimate - below, upper: estimate + above }
     }
 
@@ -52,9 +60,9 @@ impl Bounded {
     pub fn sum_of_bounds(all: &[Self]) -> Self {
         let sum = |value: fn(&Self) -> f64| all.iter().map(value).sum();
         Self {
-            estimate: sum(|of| of.estimate),
-            lower: sum(|of| of.lower),
-            upper: sum(|of| of.upper),
+            estimate: sum(|item| item.estimate),
+            lower: sum(|item| item.lower),
+            upper: sum(|item| item.upper),
         }
     }
 
@@ -78,7 +86,7 @@ impl Bounded {
         if estimate <= 0.0 {
             return Self::new(0.0, self.lower * other.lower, self.upper * other.upper);
         }
-        let relative = |of: Self, bound: f64| (bound / of.estimate - 1.0).powi(2);
+        let relative = |other_one: Self, bound: f64| (bound / other_one.estimate - 1.0).powi(2);
         let below = (relative(self, self.lower) + relative(other, other.lower)).sqrt();
         let above = (relative(self, self.upper) + relative(other, other.upper)).sqrt();
         Self {

@@ -103,13 +103,14 @@ pub struct StatementCounts {
 /// A page that a checkpoint had still to write is written once for two cycles, and may have had an image in
 /// both, or be marked all-visible before it is written: as many as were carried over may be missing among the
 /// written.
-pub fn window_images(of: &StatementCounts) -> Bounded {
-    let once_for_two = if of.may_be_marked { of.carried } else { of.carried.min(of.images) };
-    let upper = float(of.written.saturating_add(once_for_two).saturating_sub(of.images));
-    let Some(dirtied) = of.select_dirtied.map(float) else {
+pub fn window_images(counts: &StatementCounts) -> Bounded {
+    let once_for_two =
+        if counts.may_be_marked { counts.carried } else { counts.carried.min(counts.images) };
+    let upper = float(counts.written.saturating_add(once_for_two).saturating_sub(counts.images));
+    let Some(dirtied) = counts.select_dirtied.map(float) else {
         return Bounded { estimate: upper / 2.0, lower: 0.0, upper };
     };
-    let kept = 1.0 - share(of.evicted, of.written);
+    let kept = 1.0 - share(counts.evicted, counts.written);
     // Pages that VACUUM would log are not SELECTs': the upper bound stays.
     Bounded::new(dirtied * kept, 0.0, upper)
 }

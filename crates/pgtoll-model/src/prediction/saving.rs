@@ -39,22 +39,22 @@ pub fn hint_saving(cycles: &[HintlessCycle], unlike: impl Fn(&[f64]) -> f64) -> 
     let sum = |value: fn(&HintlessCycle) -> u64| {
         float(cycles.iter().map(value).fold(0, u64::saturating_add))
     };
-    let bytes = sum(|of| of.bytes);
+    let bytes = sum(|item| item.bytes);
     if bytes <= 0.0 {
         return None;
     }
-    let saved = bytes - sum(|of| of.bytes_without);
-    let images = sum(|of| of.images) - sum(|of| of.images_without);
+    let saved = bytes - sum(|item| item.bytes_without);
+    let images = sum(|item| item.images) - sum(|item| item.images_without);
     let share = (-saved / bytes).min(0.0);
     let of_cycles: Vec<f64> = cycles
         .iter()
-        .filter(|of| of.bytes > 0)
-        .map(|of| (float(of.bytes_without) / float(of.bytes) - 1.0).min(0.0))
+        .filter(|cycle| cycle.bytes > 0)
+        .map(|cycle| (float(cycle.bytes_without) / float(cycle.bytes) - 1.0).min(0.0))
         .collect();
     let half = unlike(&of_cycles);
     let around = |half: f64| Bounded { estimate: 0.0, lower: -half, upper: half };
     let all = Bounded::sum(&[Bounded::exact(share), around(MODEL_ERROR), around(half)]);
-    let freezes = sum(|of| of.freeze_bytes) / bytes;
+    let freezes = sum(|item| item.freeze_bytes) / bytes;
     let share = Bounded::new(share, all.lower.max(-1.0), (all.upper + freezes).min(0.0));
     let image_bytes = (images >= 1.0 && saved > 0.0).then(|| saved / images);
     Some(HintSaving { share, of_cycles, image_bytes })

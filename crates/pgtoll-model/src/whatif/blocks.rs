@@ -97,9 +97,9 @@ impl Blocks {
 
     /// The blocks of a fork that were named.
     pub(crate) fn in_fork(&self, fork: u32) -> Vec<BlockKey> {
-        let Some(of) = self.forks.get(fork as usize) else { return Vec::new() };
-        let near = (0..).zip(&of.places).map(|(group, place)| (group, *place));
-        let places = near.chain(of.far.iter().map(|(group, place)| (*group, *place)));
+        let Some(item) = self.forks.get(fork as usize) else { return Vec::new() };
+        let near = (0..).zip(&item.places).map(|(group, place)| (group, *place));
+        let places = near.chain(item.far.iter().map(|(group, place)| (*group, *place)));
         let states = places.filter(|(_, place)| *place > 0).flat_map(|(group, place)| {
             let states = (0..).zip(&self.groups[place as usize - 1]);
             states.map(move |(within, state)| (group * SIDE_BY_SIDE + within, state))
@@ -122,7 +122,7 @@ impl Blocks {
     pub(crate) fn memory(&self) -> u64 {
         let groups = self.groups.capacity() * size_of::<[BlockState; SIDE_BY_SIDE as usize]>();
         let places: usize =
-            self.forks.iter().map(|of| of.places.capacity() * 4 + of.far.len() * 16).sum();
+            self.forks.iter().map(|fork| fork.places.capacity() * 4 + fork.far.len() * 16).sum();
         (groups + places) as u64
     }
 }

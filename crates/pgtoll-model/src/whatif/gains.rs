@@ -97,8 +97,8 @@ impl Stretch<'_> {
     pub(super) fn begin(&mut self, bytes: i32, images: u32, image_bytes: u32) {
         self.lengths.fill(bytes);
         if images > 0 {
-            self.images.iter_mut().for_each(|of| *of += images);
-            self.image_bytes.iter_mut().for_each(|of| *of += image_bytes);
+            self.images.iter_mut().for_each(|image| *image += images);
+            self.image_bytes.iter_mut().for_each(|image_byte| *image_byte += image_bytes);
         }
     }
 

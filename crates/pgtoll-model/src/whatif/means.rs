@@ -24,7 +24,7 @@ impl Mean {
         let uncompressed = u64::from(image[UNCOMPRESSED]);
         self.images += 1;
         self.bytes += uncompressed;
-        for (sums, bytes) in self.compressed.iter_mut().zip(image).filter(|(_, of)| **of > 0) {
+        for (sums, bytes) in self.compressed.iter_mut().zip(image).filter(|(_, item)| **item > 0) {
             sums.0 += u64::from(*bytes);
             sums.1 += uncompressed;
         }

@@ -88,7 +88,7 @@ impl WriteOrder {
     #[expect(clippy::cast_precision_loss, reason = "blocks of a sample")]
     pub(super) fn rank(&self, block: BlockKey, dirty: &Dirty) -> f64 {
         let place = self.place(block);
-        let at = |of: OrderSlot| dirty.0.partition_point(|other| *other < of);
+        let at = |slot: OrderSlot| dirty.0.partition_point(|other| *other < slot);
         let tablespace = place.0[0];
         let first = at(([tablespace, 0, 0], 0));
         let last = at(([tablespace, u32::MAX, u32::MAX], u32::MAX));
@@ -100,8 +100,8 @@ impl WriteOrder {
 }
 
 /// Even, and the same for a block whenever it is asked.
-pub(super) fn hash(of: BlockKey) -> u32 {
-    let mixed = (of.block ^ of.fork.rotate_left(24)).wrapping_mul(0x9E37_79B1);
+pub(super) fn hash(key: BlockKey) -> u32 {
+    let mixed = (key.block ^ key.fork.rotate_left(24)).wrapping_mul(0x9E37_79B1);
     (mixed ^ mixed >> 15).wrapping_mul(0x85EB_CA77)
 }
 

@@ -133,19 +133,23 @@ impl Always {
 
 impl Simulations {
     pub(super) fn new(geometry: Geometry, own_bytes: u64, settings: &[Settings]) -> Self {
-        let class = |of: &Settings| (of.hints, of.full_page_writes, of.compression.index());
+        let class = |settings: &Settings| {
+            (settings.hints, settings.full_page_writes, settings.compression.index())
+        };
         let mut order: Vec<usize> = (0..settings.len()).collect();
         order.sort_by_key(|index| class(&settings[*index]));
         let in_order = || order.iter().map(|index| &settings[*index]);
         // Of several the first that was given.
-        let first = settings.iter().position(|of| of.schedule == Schedule::Source);
+        let first = settings.iter().position(|setting| setting.schedule == Schedule::Source);
         let source = first.and_then(|first| {
             let place = order.iter().position(|index| *index == first)?;
             Some(Source { place, hints: settings[first].hints })
         });
         Self {
             geometry,
-            members: in_order().map(|of| CheckpointSimulation::new(of, geometry)).collect(),
+            members: in_order()
+                .map(|in_order| CheckpointSimulation::new(in_order, geometry))
+                .collect(),
             classes: classes(in_order()),
             epoch: 1,
             boundaries: vec![1; settings.len()],
@@ -216,7 +220,7 @@ impl Simulations {
         };
         self.is_pace_known = schedule != Schedule::Source;
         if self.is_pace_known {
-            self.members.iter_mut().for_each(|of| of.assume_schedule(&today));
+            self.members.iter_mut().for_each(|member| member.assume_schedule(&today));
         }
     }
 
@@ -229,7 +233,7 @@ impl Simulations {
     /// The time is this at least.
     pub(super) fn advance_time(&mut self, time_us: i64, blocks: &Blocks) {
         if self.time == i64::MIN {
-            self.members.iter_mut().for_each(|of| of.first_time(time_us));
+            self.members.iter_mut().for_each(|member| member.first_time(time_us));
             self.recompute_deadlines();
         }
         self.time = self.time.max(time_us);
@@ -300,7 +304,7 @@ impl Simulations {
     /// How far the writes of a checkpoint are at most when they reach this page: the source logged a
     /// hint, and so had written it.
     pub(super) fn source_progress(&self, before: &BlockState) -> f64 {
-        let source = self.source.filter(|of| before.touched >= self.earlier[of.place]);
+        let source = self.source.filter(|source| before.touched >= self.earlier[source.place]);
         source.map_or(1.0, |Source { place, .. }| {
             self.members[place].progress(self.time, self.gains.bytes_ahead(place))
         })
@@ -482,7 +486,7 @@ impl Simulations {
 
     /// How far it is to the next checkpoint of any settings.
     fn recompute_deadlines(&mut self) {
-        let slacks = self.members.iter().map(|of| of.slack(self.work));
+        let slacks = self.members.iter().map(|member| member.slack(self.work));
         self.slack = slacks.min().unwrap_or(u64::MAX);
         let times = self.members.iter().map(CheckpointSimulation::next_time);
         self.next_time = times.min().unwrap_or(i64::MAX);

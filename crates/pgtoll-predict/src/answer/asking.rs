@@ -117,13 +117,13 @@ impl Asking<'_> {
     fn cpu(&self, digest: &WatchDigest, pages: &PageWork, images: Bounded) -> PredictedCpu {
         let work = ImageWork { images, cost_ns: bounded(self.costs.image_ns) };
         let cores = cpu_cores(pages, &work);
-        let of = |(rate, cost): (f64, Bounded)| rate * cost.estimate / 1e9;
+        let pick = |(rate, cost): (f64, Bounded)| rate * cost.estimate / 1e9;
         let busy = digest.busy_cores();
         PredictedCpu {
             cores: interval(cores),
             share_of_busy: busy.map(|busy| interval(cores.scaled(1.0 / busy))),
-            read_cores: of(pages.read),
-            write_cores: of(pages.write),
+            read_cores: pick(pages.read),
+            write_cores: pick(pages.write),
             image_cores: images.estimate * work.cost_ns.estimate / 1e9,
             payer: payer(self.server),
         }

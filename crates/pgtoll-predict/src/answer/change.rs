@@ -19,7 +19,7 @@ pub(super) fn hint_wal(digest: &WatchDigest, images: &HintImages) -> PredictedWa
     let load = digest.load.filter(|_| !digest.forced);
     let extra = load.map_or(alone, |load| load.with_more_images(alone));
     let of_windows: Vec<f64> =
-        images.of_windows.iter().map(|of| of * images.bytes.estimate).collect();
+        images.of_windows.iter().map(|item| item * images.bytes.estimate).collect();
     PredictedWal {
         extra_p95_bytes_per_second: p95(&of_windows),
         images_per_second: Some(interval(images.per_second)),

@@ -13,7 +13,7 @@ use crate::interval;
 
 /// All comparisons that what was seen allows.
 pub(super) fn checks(server: &WatchedServer, watch: &ServerWatch) -> PredictionChecks {
-    let settings = SeenSettings::of(server);
+    let settings = SeenSettings::from_server(server);
     let wal = watch.wal.as_ref();
     let logs = settings.logs_hints() && settings.full_page_writes;
     PredictionChecks {
@@ -29,16 +29,17 @@ pub(super) fn checks(server: &WatchedServer, watch: &ServerWatch) -> PredictionC
 /// The rate of each whole cycle but the first, predicted by those before.
 fn next_cycle(windows: &[WatchWindow]) -> Option<NextCycleCheck> {
     let cycles: Vec<&WatchWindow> = windows.iter().filter(|window| window.is_cycle).collect();
-    let bytes: Vec<_> = cycles.iter().map(|of| Some((of.seconds, of.wal_bytes))).collect();
-    let images: Vec<_> = cycles.iter().map(|of| Some((of.seconds, of.wal_images?))).collect();
+    let bytes: Vec<_> = cycles.iter().map(|cycle| Some((cycle.seconds, cycle.wal_bytes))).collect();
+    let images: Vec<_> =
+        cycles.iter().map(|cycle| Some((cycle.seconds, cycle.wal_images?))).collect();
     let (wal_error, wal_error_most) = errors(&bytes)?;
     let images = errors(&images);
     Some(NextCycleCheck {
         cycles: cycles.len().saturating_sub(1) as u64,
         wal_error,
         wal_error_most,
-        images_error: images.map(|of| of.0),
-        images_error_most: images.map(|of| of.1),
+        images_error: images.map(|image| image.0),
+        images_error_most: images.map(|image| image.1),
     })
 }
 
@@ -73,12 +74,12 @@ fn blind(windows: &[WatchWindow], wal: &WatchedWal, image_bytes: Bounded) -> Opt
     let (mut images, mut pages, mut count) = (Vec::new(), WrittenPages::default(), 0_u64);
     let mut truth = WrittenTruth::default();
     for window in windows {
-        let Some(of) = pages_written(window, wal) else { continue };
-        let of = WrittenPages { select_dirtied: None, ..of };
-        images.push(of.images());
-        pages.checkpointed = pages.checkpointed.saturating_add(of.checkpointed);
-        pages.evicted = pages.evicted.saturating_add(of.evicted);
-        pages.changed = pages.changed.saturating_add(of.changed);
+        let Some(pages_written) = pages_written(window, wal) else { continue };
+        let written_pages = WrittenPages { select_dirtied: None, ..pages_written };
+        images.push(written_pages.images());
+        pages.checkpointed = pages.checkpointed.saturating_add(written_pages.checkpointed);
+        pages.evicted = pages.evicted.saturating_add(written_pages.evicted);
+        pages.changed = pages.changed.saturating_add(written_pages.changed);
         let cycles = cycles_of(window, wal)?;
         count += cycles.len() as u64;
         cycles.iter().try_for_each(|cycle| truth.add(cycle))?;
@@ -89,9 +90,9 @@ fn blind(windows: &[WatchWindow], wal: &WatchedWal, image_bytes: Bounded) -> Opt
     let sum = |value: fn(&Bounded) -> f64| images.iter().map(value).sum::<f64>();
     // As a prediction for a server without hints, less what is said of other cycles than these.
     let slack = |floor: f64| floor * truth.bytes_without / image_bytes.estimate;
-    let lower = sum(|of| of.lower) * (1.0 - MODEL_ERROR) + slack(FLOOR.lower);
-    let upper = sum(|of| of.upper) * (1.0 + MODEL_ERROR) + slack(FLOOR.upper);
-    let predicted = Bounded::new(sum(|of| of.estimate), lower.max(0.0), upper);
+    let lower = sum(|item| item.lower) * (1.0 - MODEL_ERROR) + slack(FLOOR.lower);
+    let upper = sum(|item| item.upper) * (1.0 + MODEL_ERROR) + slack(FLOOR.upper);
+    let predicted = Bounded::new(sum(|item| item.estimate), lower.max(0.0), upper);
     let extra = Bounded::sum_of_bounds(&[predicted.times(image_bytes), truth.fuller]);
     let found = (truth.images - truth.images_without).max(0.0);
     Some(BlindCheck {

@@ -30,7 +30,7 @@ pub(crate) struct SeenSettings {
 }
 
 impl SeenSettings {
-    pub(crate) fn of(server: &WatchedServer) -> Self {
+    pub(crate) fn from_server(server: &WatchedServer) -> Self {
         let text = |name: &str| server.settings.get(name).map_or("", String::as_str);
         let is_on = |name: &str| conf::boolean(text(name)).unwrap_or(false);
         let size = conf::size("max_wal_size", text("max_wal_size")).map_or(1 << 30, |size| size.0);
@@ -113,8 +113,8 @@ pub(super) const FLOOR: Bounded = Bounded { estimate: 0.0, lower: -0.005, upper:
 
 impl WatchDigest {
     /// `None` without a window.
-    pub(super) fn of(server: &WatchedServer, watch: &ServerWatch) -> Option<Self> {
-        let settings = SeenSettings::of(server);
+    pub(super) fn new(server: &WatchedServer, watch: &ServerWatch) -> Option<Self> {
+        let settings = SeenSettings::from_server(server);
         let windows = &watch.windows;
         let seconds: f64 = windows.iter().map(|window| window.seconds).sum();
         if seconds <= 0.0 {
@@ -140,7 +140,7 @@ impl WatchDigest {
         let load = today(&settings, &rates, all(&|window| window.wal_records.map(float)), block);
         rates.wal_driven = load.map(|load| load.is_wal_driven());
         let cycles: Vec<f64> =
-            windows.iter().filter(|of| of.is_cycle).map(|of| of.seconds).collect();
+            windows.iter().filter(|window| window.is_cycle).map(|window| window.seconds).collect();
         let expected = load.map_or(settings.timeout_s, |load| load.cycle_s());
         let forced = mean(&cycles).is_some_and(|mean| mean < 0.8 * expected);
         let fuller = fuller_images(windows, watch.wal.as_ref()).scaled(1.0 / seconds);
@@ -177,18 +177,18 @@ impl WatchDigest {
         let written = wal.and_then(|wal| written_pages(windows, wal));
         if let Some(written) = &written {
             let sum = |value: fn(&WrittenPages) -> u64| {
-                float(written.iter().map(|(_, of)| value(of)).fold(0, u64::saturating_add))
+                float(written.iter().map(|(_, item)| value(item)).fold(0, u64::saturating_add))
                     / self.seconds
             };
-            let changed = |of: &WrittenPages| of.written().saturating_sub(of.changed);
+            let changed = |pages: &WrittenPages| pages.written().saturating_sub(pages.changed);
             estimators.insert("E3".to_owned(), sum(changed));
-            estimators.insert("E4".to_owned(), sum(|of| of.visible));
+            estimators.insert("E4".to_owned(), sum(|item| item.visible));
         }
         if let Some(written) = written.filter(|_| counted.is_empty()) {
             let images: Vec<_> = written
                 .iter()
                 .zip(windows)
-                .map(|((seconds, of), window)| (*seconds, with_gone(of.images(), window)))
+                .map(|((seconds, item), window)| (*seconds, with_gone(item.images(), window)))
                 .collect();
             let (per_second, of_windows) = mean_of(&images, self.floor(bytes));
             let basis = PredictionBasis::PagesWritten;
@@ -387,7 +387,8 @@ fn mean_of(images: &[(f64, Bounded)], floor: Bounded) -> (Bounded, Vec<f64>) {
     };
     let of_windows: Vec<f64> =
         images.iter().map(|(seconds, images)| images.estimate / seconds).collect();
-    let mean = Bounded::new(sum(|of| of.estimate), sum(|of| of.lower), sum(|of| of.upper));
+    let mean =
+        Bounded::new(sum(|item| item.estimate), sum(|item| item.lower), sum(|item| item.upper));
     let scatter = 1.96 * (mean.estimate / seconds).sqrt();
     let unlike = mean.estimate * UNLIKE_CYCLES / float(images.len().max(1) as u64).sqrt();
     let around = |half: f64| Bounded { estimate: 0.0, lower: -half, upper: half };
@@ -482,9 +483,9 @@ pub(super) fn pages_written(window: &WatchWindow, wal: &WatchedWal) -> Option<Wr
         checkpointed: window.blocks_checkpointed,
         evicted: evicted(window),
         carried: window.blocks_carried,
-        changed: sum(|of| of.changed_pages),
-        forced: sum(|of| of.forced_pages),
-        visible: sum(|of| of.visible_pages),
+        changed: sum(|item| item.changed_pages),
+        forced: sum(|item| item.forced_pages),
+        visible: sum(|item| item.visible_pages),
         select_dirtied: window.select_dirtied,
     })
 }

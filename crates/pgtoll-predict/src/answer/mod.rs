@@ -57,7 +57,7 @@ impl Watched {
 pub fn costs_of(server: &WatchedServer) -> PageCosts {
     let version: Option<ServerVersion> = server.version.parse().ok();
     let facts = version.and_then(|version| version.facts().ok());
-    let compression = SeenSettings::of(server).compression;
+    let compression = SeenSettings::from_server(server).compression;
     page_costs(facts.unwrap_or(&pgtoll_format::MAJORS[0]), server.local, compression)
 }
 
@@ -71,7 +71,7 @@ pub fn prediction_record(
     let Watched { server, watch, page_costs } = watched;
     let default = [SettingQuestion::default_for(&server.settings)];
     let questions = if questions.is_empty() { &default[..] } else { questions };
-    let digest = WatchDigest::of(&server, &watch);
+    let digest = WatchDigest::new(&server, &watch);
     let mut answers: Vec<PredictionAnswer> = questions
         .iter()
         .map(|question| {

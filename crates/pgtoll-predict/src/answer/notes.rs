@@ -6,7 +6,7 @@ use crate::answer::advice::IDLE_BYTES;
 use crate::answer::digest::{HintImages, SeenSettings, WatchDigest, evicted};
 
 fn logs_hints(server: &WatchedServer) -> bool {
-    SeenSettings::of(server).logs_hints()
+    SeenSettings::from_server(server).logs_hints()
 }
 
 /// Checkpoint cycles that were watched.
@@ -61,7 +61,7 @@ pub(super) fn notes(
                 .to_owned(),
         );
     }
-    if digest.is_some_and(|of| of.rates.wal_bytes_per_second < IDLE_BYTES) {
+    if digest.is_some_and(|digest| digest.rates.wal_bytes_per_second < IDLE_BYTES) {
         notes.push("the server made hardly any WAL: watch it at work".to_owned());
     }
     if !watch.windows.is_empty() && !watch.windows.iter().any(|window| window.is_cycle) {

@@ -34,7 +34,8 @@ pub(super) fn payers(
     digest: Option<&WatchDigest>,
 ) -> Option<PayerRanking> {
     let digest = digest?;
-    let asks = |wanted: fn(AskedValue) -> bool| questions.iter().any(|of| wanted(of.value));
+    let asks =
+        |wanted: fn(AskedValue) -> bool| questions.iter().any(|question| wanted(question.value));
     let ranked = RankedCosts {
         pages: asks(|value| matches!(value, AskedValue::Checksums(_))),
         images: asks(|value| {
@@ -67,10 +68,11 @@ fn relations(ranking: &mut PayerRanking, windows: &[WatchWindow], digest: &Watch
         ranking.censuses += 1;
         all += weight * float(census.hint_only);
         squares += weight * weight * float(census.hint_only);
-        for of in &census.relations {
-            let sum = pages.entry((of.database.clone(), of.relation.clone())).or_default();
-            sum.0 = sum.0.saturating_add(of.pages);
-            sum.1 += weight * float(of.pages);
+        for relation in &census.relations {
+            let sum =
+                pages.entry((relation.database.clone(), relation.relation.clone())).or_default();
+            sum.0 = sum.0.saturating_add(relation.pages);
+            sum.1 += weight * float(relation.pages);
         }
     }
     if all <= 0.0 {
@@ -107,16 +109,20 @@ fn statements(
     digest: &WatchDigest,
     ranked: RankedCosts,
 ) {
-    let Some(of) = watch.statements.as_ref().filter(|of| of.seconds > 0.0) else { return };
-    let pricing = StatementPricing::new(of, &watch.windows, costs, digest, ranked);
-    let mut all: Vec<StatementCost> = of.listed.iter().map(|of| pricing.cost(of)).collect();
-    all.retain(|of| of.share > 0.0);
+    let Some(statement) = watch.statements.as_ref().filter(|statement| statement.seconds > 0.0)
+    else {
+        return;
+    };
+    let pricing = StatementPricing::new(statement, &watch.windows, costs, digest, ranked);
+    let mut all: Vec<StatementCost> =
+        statement.listed.iter().map(|listed| pricing.cost(listed)).collect();
+    all.retain(|cost| cost.share > 0.0);
     all.sort_by(|a, b| b.share.total_cmp(&a.share));
     all.truncate(LISTED);
     if all.is_empty() {
         return;
     }
-    let paid: f64 = all.iter().map(|of| of.cpu_share).sum();
+    let paid: f64 = all.iter().map(|cost| cost.cpu_share).sum();
     ranking.other_cpu_share = Some((1.0 - paid).max(0.0));
     ranking.statements = all;
 }
@@ -139,7 +145,7 @@ struct StatementPricing {
 
 impl StatementPricing {
     fn new(
-        of: &StatementWatch,
+        watch: &StatementWatch,
         windows: &[WatchWindow],
         costs: &PageCosts,
         digest: &WatchDigest,
@@ -151,10 +157,10 @@ impl StatementPricing {
         };
         let evicted = sum(&evicted);
         let written = evicted + sum(&|window| window.blocks_checkpointed);
-        let own = float(of.all.blocks_written) / of.seconds;
+        let own = float(watch.all.blocks_written) / watch.seconds;
         let evictions = evicted / digest.seconds;
         let mut pricing = Self {
-            seconds: of.seconds,
+            seconds: watch.seconds,
             read_ns: page(costs.read_ns),
             write_ns: page(costs.write_ns),
             image_ns: bounded(costs.image_ns),
@@ -162,53 +168,54 @@ impl StatementPricing {
             kept: if written > 0.0 { 1.0 - evicted / written } else { 1.0 },
             images: ranked.images,
             all_cores: 0.0,
-            all_images: float(of.all.select_dirtied) / of.seconds,
+            all_images: float(watch.all.select_dirtied) / watch.seconds,
         };
         let rates = &digest.rates;
         let images = digest.hint_images.as_ref().filter(|_| ranked.images);
         let server = rates.reads_per_second * pricing.read_ns.estimate
             + rates.writes_per_second * pricing.write_ns.estimate
             + images.map_or(0.0, |images| images.per_second.estimate) * pricing.image_ns.estimate;
-        let together = WatchedStatement { work: of.all, ..WatchedStatement::default() };
+        let together = WatchedStatement { work: watch.all, ..WatchedStatement::default() };
         // Counters of statements and of the server are not of exactly the same time.
         pricing.all_cores = (server / 1e9).max(pricing.cores(&together).estimate);
         pricing
     }
 
-    fn images_per_second(&self, of: &WatchedStatement) -> Bounded {
+    fn images_per_second(&self, statement: &WatchedStatement) -> Bounded {
         if !self.images {
             return Bounded::ZERO;
         }
-        let dirtied = float(of.work.select_dirtied) / self.seconds;
+        let dirtied = float(statement.work.select_dirtied) / self.seconds;
         Bounded::new(dirtied * self.kept, 0.0, dirtied)
     }
 
-    fn cores(&self, of: &WatchedStatement) -> Bounded {
-        let written = float(of.work.blocks_written) / self.seconds;
+    fn cores(&self, statement: &WatchedStatement) -> Bounded {
+        let written = float(statement.work.blocks_written) / self.seconds;
         let pages = PageWork {
-            read: (float(of.work.blocks_read) / self.seconds, self.read_ns),
+            read: (float(statement.work.blocks_read) / self.seconds, self.read_ns),
             write: (written * self.summed, self.write_ns),
         };
-        let images = ImageWork { images: self.images_per_second(of), cost_ns: self.image_ns };
+        let images =
+            ImageWork { images: self.images_per_second(statement), cost_ns: self.image_ns };
         cpu_cores(&pages, &images)
     }
 
-    fn cost(&self, of: &WatchedStatement) -> StatementCost {
-        let cores = self.cores(of);
-        let part = |of: f64, all: f64| if all > 0.0 { (of / all).min(1.0) } else { 0.0 };
+    fn cost(&self, statement: &WatchedStatement) -> StatementCost {
+        let cores = self.cores(statement);
+        let part = |value: f64, all: f64| if all > 0.0 { (value / all).min(1.0) } else { 0.0 };
         let cpu_share = part(cores.estimate, self.all_cores);
         let image_share = (self.images && self.all_images > 0.0)
-            .then(|| part(float(of.work.select_dirtied) / self.seconds, self.all_images));
+            .then(|| part(float(statement.work.select_dirtied) / self.seconds, self.all_images));
         StatementCost {
-            query_id: of.query_id.clone(),
-            database: of.database.clone(),
-            role: of.role.clone(),
-            text: of.text.clone(),
+            query_id: statement.query_id.clone(),
+            database: statement.database.clone(),
+            role: statement.role.clone(),
+            text: statement.text.clone(),
             share: image_share.map_or(cpu_share, |images| cpu_share.midpoint(images)),
-            calls_per_second: float(of.work.calls) / self.seconds,
+            calls_per_second: float(statement.work.calls) / self.seconds,
             cpu_cores: interval(cores),
             cpu_share,
-            images_per_second: self.images.then(|| interval(self.images_per_second(of))),
+            images_per_second: self.images.then(|| interval(self.images_per_second(statement))),
             image_share,
         }
     }
@@ -296,7 +303,9 @@ mod tests {
             segment_bytes: 16 << 20,
             ..WatchedServer::default()
         };
-        let all = statements.iter().fold(StatementWork::default(), |sum, of| sum.plus(of.work));
+        let all = statements
+            .iter()
+            .fold(StatementWork::default(), |sum, statement| sum.plus(statement.work));
         let statements = StatementWatch {
             seconds: 300.0,
             statements: statements.len() as u64,
@@ -323,7 +332,8 @@ mod tests {
             window(Some(census(9000, 1000, &[("public.a", 100), ("public.b", 300)]))),
         ];
         let ranking = asked(&[], windows, Vec::new(), "data_checksums=on").payers.unwrap();
-        let names: Vec<&str> = ranking.relations.iter().map(|of| of.relation.as_str()).collect();
+        let names: Vec<&str> =
+            ranking.relations.iter().map(|relation| relation.relation.as_str()).collect();
         assert_eq!(names, ["public.b", "public.a"]);
         // (100 + 9 · 300) of (400 + 9 · 400) pages.
         let share = ranking.relations[0].share;
@@ -340,8 +350,8 @@ mod tests {
         let statements =
             || vec![statement("1", 30_000, 0), statement("2", 3, 900), statement("3", 3_000, 0)];
         let ranking = asked(&[], seen(), statements(), "data_checksums=on").payers.unwrap();
-        let ids = |of: &PayerRanking| -> Vec<String> {
-            of.statements.iter().map(|of| of.query_id.clone()).collect()
+        let ids = |ranking: &PayerRanking| -> Vec<String> {
+            ranking.statements.iter().map(|statement| statement.query_id.clone()).collect()
         };
         // The second pays for all images; the server reads ten times what the first does.
         assert_eq!(ids(&ranking), ["2", "1", "3"]);

@@ -42,11 +42,11 @@ pub(super) fn hints_gone(digest: &WatchDigest, wal: &WatchedWal) -> Option<GoneH
     })
 }
 
-fn hintless(of: &WatchedWalCycle) -> Option<HintlessCycle> {
-    let without = of.without_hints?;
+fn hintless(cycle: &WatchedWalCycle) -> Option<HintlessCycle> {
+    let without = cycle.without_hints?;
     Some(HintlessCycle {
-        bytes: of.bytes,
-        images: of.images,
+        bytes: cycle.bytes,
+        images: cycle.images,
         bytes_without: without.bytes,
         images_without: without.images,
         freeze_bytes: without.freeze_bytes,

@@ -12,10 +12,10 @@ pub(super) fn windows(
     watch: &ServerWatch,
     all: &PredictionAnswer,
 ) -> Vec<PredictedWindow> {
-    let of = |window: &WatchWindow| {
+    let pick = |window: &WatchWindow| {
         let seen = ServerWatch { windows: vec![window.clone()], ..ServerWatch::default() };
         let mut answer = asking.unanswered();
-        if let Some(digest) = WatchDigest::of(asking.server, &seen) {
+        if let Some(digest) = WatchDigest::new(asking.server, &seen) {
             asking.fill(&mut answer, &digest);
         }
         let basis = all.wal.as_ref().map(|wal| wal.basis);
@@ -31,5 +31,5 @@ pub(super) fn windows(
                 .map(|cpu| cpu.cores),
         }
     };
-    watch.windows.iter().map(of).collect()
+    watch.windows.iter().map(pick).collect()
 }

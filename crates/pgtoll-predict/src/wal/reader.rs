@@ -134,7 +134,7 @@ impl<'a> WalReader<'a> {
             Err(error) => Some(error.to_string()),
         });
         let sender_cpu_s = watch.cpu_s();
-        let summary = summary.map(|of| of.whatif.finish());
+        let summary = summary.map(|summary| summary.whatif.finish());
         let streamed = Streamed { summary, redo, resumed, end };
         Ok(ReadWal { streamed, sender_cpu_s, ended })
     }
@@ -254,7 +254,7 @@ impl StreamWatch<MeasuredWhatIf> for ReadingWatch<'_> {
     }
 
     fn look(&mut self, read: &mut WalSummary<MeasuredWhatIf>, redo: Lsn) {
-        let mut summary = read.interim(|of| of.whatif.interim());
+        let mut summary = read.interim(|summary| summary.whatif.interim());
         summary.streamed = Some(self.began.elapsed());
         let (resumed, end) = (self.resumed, Ok(End::Interrupted));
         let streamed = Streamed { summary, redo, resumed, end };

@@ -34,7 +34,7 @@ pub(crate) fn watched_wal(asked: &WalQuestion, read: ReadWal) -> Option<WatchedW
         ended,
         resumed,
         redo_points: answer.redo_points.len() as u64,
-        cycles: cycles.map(|of| cycle(of, asked.settings.hints)).collect(),
+        cycles: cycles.map(|item| cycle(item, asked.settings.hints)).collect(),
         check: whatif.check,
         today: whatif.today,
         rows: whatif.rows,
@@ -47,20 +47,20 @@ pub(crate) fn watched_wal(asked: &WalQuestion, read: ReadWal) -> Option<WatchedW
 const TODAY: usize = 0;
 const TOGGLED: usize = 2;
 
-fn cycle(of: &SourceCycle, logs_hints: bool) -> WatchedWalCycle {
-    let outcome = |place: usize| of.outcomes.get(place).copied().unwrap_or_default();
+fn cycle(cycle: &SourceCycle, logs_hints: bool) -> WatchedWalCycle {
+    let outcome = |place: usize| cycle.outcomes.get(place).copied().unwrap_or_default();
     let CycleOutcome { bytes, images, image_bytes, .. } = outcome(TODAY);
     WatchedWalCycle {
-        from: of.from,
-        to: of.to,
+        from: cycle.from,
+        to: cycle.to,
         bytes,
         images,
         image_bytes,
-        changed_pages: of.pages.changed,
-        forced_pages: of.pages.forced,
-        visible_pages: of.pages.visible,
-        pruned_bytes: of.pages.pruned_bytes,
-        pruned_bytes_most: of.pages.pruned_bytes_most,
+        changed_pages: cycle.pages.changed,
+        forced_pages: cycle.pages.forced,
+        visible_pages: cycle.pages.visible,
+        pruned_bytes: cycle.pages.pruned_bytes,
+        pruned_bytes_most: cycle.pages.pruned_bytes_most,
         without_hints: logs_hints.then(|| {
             let CycleOutcome { bytes, images, image_bytes, freeze_bytes } = outcome(TOGGLED);
             CycleWithoutHints { bytes, images, image_bytes, freeze_bytes }

@@ -20,7 +20,7 @@ impl Watcher {
     pub(super) fn finish(mut self, was_interrupted: bool) -> ServerWatch {
         let wants_rest =
             self.plan.cycles.is_none() || !self.watch.windows.iter().any(|window| window.is_cycle);
-        let is_open = self.window.as_ref().is_some_and(|of| of.begin.now_s > 0.0);
+        let is_open = self.window.as_ref().is_some_and(|window| window.begin.now_s > 0.0);
         if was_interrupted && is_open {
             self.open_last_session();
         }

@@ -188,7 +188,7 @@ impl Watcher {
             },
             cost,
             began: Instant::now(),
-            settings: SeenSettings::of(server),
+            settings: SeenSettings::from_server(server),
             block_bytes: server.block_bytes.max(1),
             session,
         })
@@ -416,7 +416,10 @@ impl Watcher {
         server: &WatchedServer,
         interrupt: &Interrupt,
     ) -> Result<(), PredictError> {
-        let at = self.window.as_ref().map_or_else(String::new, |of| format!("{}: ", of.begin.now));
+        let at = self
+            .window
+            .as_ref()
+            .map_or_else(String::new, |window| format!("{}: ", window.begin.now));
         let left = self.plan.time.saturating_sub(self.began.elapsed());
         let until = Instant::now() + RECONNECT.min(left);
         loop {

@@ -101,7 +101,10 @@ impl Conclusion {
     pub fn together(all: impl IntoIterator<Item = Self>) -> Self {
         let all: Vec<Self> = all.into_iter().collect();
         let status = Status::worst(all.iter().map(|conclusion| conclusion.status));
-        Self { status, findings: all.into_iter().flat_map(|of| of.findings).collect() }
+        Self {
+            status,
+            findings: all.into_iter().flat_map(|other_one| other_one.findings).collect(),
+        }
     }
 
     /// The findings' sentences.

@@ -179,7 +179,7 @@ impl PreparedArms {
     }
 
     pub(super) fn names(&self) -> Vec<String> {
-        self.arms.iter().map(|of| of.arm.name.clone()).collect()
+        self.arms.iter().map(|arm| arm.arm.name.clone()).collect()
     }
 
     /// Replays the work once on each arm, in this order; the times of all steps by arm. `None`: a signal
@@ -257,7 +257,7 @@ impl PreparedArm {
             wal_bytes: now.wal_insert - counters.wal_insert,
             wal_images: images.map(|(now, before)| now.saturating_sub(before)),
             client_cpu_s: done.client_cpu_s,
-            lateness_p99_ms: done.lateness_ms.map(|of| of.p99),
+            lateness_p99_ms: done.lateness_ms.map(|lateness_ms| lateness_ms.p99),
         };
         Ok((run, replayed))
     }

@@ -110,7 +110,7 @@ mod tests {
         let tables = tables.iter().map(|(name, rows, hash)| {
             ((*name).to_owned(), TableState::new(*rows, (*hash).to_owned()))
         });
-        let indexes = indexes.iter().map(|of| (*of).to_owned()).collect();
+        let indexes = indexes.iter().map(|index| (*index).to_owned()).collect();
         Content([("shop".to_owned(), DatabaseContent { tables: tables.collect(), indexes })].into())
     }
 

@@ -26,12 +26,14 @@ pub(super) fn add_plans(
     for (place, arm) in prepared.arms.iter().enumerate() {
         let mut found = Vec::new();
         for (index, shape) in record.shapes.iter().enumerate() {
-            let of_arm = shape.arms.iter().position(|of| of.arm == arm.arm.name);
-            let differs = |of: &usize| {
-                matches!(shape.arms[*of].verdict, ShapeVerdict::Slower | ShapeVerdict::Faster)
+            let of_arm = shape.arms.iter().position(|item| item.arm == arm.arm.name);
+            let differs = |count: &usize| {
+                matches!(shape.arms[*count].verdict, ShapeVerdict::Slower | ShapeVerdict::Faster)
             };
             let example = times.example(&shape.statement);
-            found.extend(of_arm.filter(differs).zip(example).map(|(of, step)| (index, of, step)));
+            found.extend(
+                of_arm.filter(differs).zip(example).map(|(item, step)| (index, item, step)),
+            );
         }
         found.truncate(EXPLAINED_MAX);
         if found.is_empty() {
@@ -40,11 +42,11 @@ pub(super) fn add_plans(
         let steps: Vec<u32> = found.iter().map(|(_, _, step)| *step).collect();
         let before = explained(site, prepared, baseline, &steps)?;
         let after = explained(site, prepared, place, &steps)?;
-        for ((index, of, _), (baseline, arm)) in
+        for ((index, item, _), (baseline, arm)) in
             found.into_iter().zip(before.into_iter().zip(after))
         {
             if let (Some(baseline), Some(arm)) = (baseline, arm) {
-                record.shapes[index].arms[of].plans = Some(ShapePlans { baseline, arm });
+                record.shapes[index].arms[item].plans = Some(ShapePlans { baseline, arm });
             }
         }
     }

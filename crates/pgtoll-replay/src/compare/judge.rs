@@ -43,8 +43,8 @@ struct Shape {
 }
 
 impl ShapeTimes {
-    pub(super) fn of(workload: &CapturedWorkload, arms: Vec<String>) -> Self {
-        let transactions = ReplayTransactions::of(workload);
+    pub(super) fn new(workload: &CapturedWorkload, arms: Vec<String>) -> Self {
+        let transactions = ReplayTransactions::from_workload(workload);
         let mut places: BTreeMap<String, usize> = BTreeMap::new();
         let mut shapes: Vec<Shape> = Vec::new();
         for ((index, step), treatment) in
@@ -69,7 +69,7 @@ impl ShapeTimes {
     pub(super) fn add_round(&mut self, step_ns: &[Vec<u64>]) {
         let mut totals = vec![0.0; step_ns.len()];
         for shape in &mut self.shapes {
-            let on_all = |step: &&u32| step_ns.iter().all(|of| of[**step as usize] > 0);
+            let on_all = |step: &&u32| step_ns.iter().all(|step_ns| step_ns[**step as usize] > 0);
             let steps: Vec<u32> = shape.steps.iter().filter(on_all).copied().collect();
             let slices = steps.chunks(steps.len().div_ceil(SLICES).max(1));
             let sum = |slice: &[u32]| -> Vec<f64> {
@@ -109,7 +109,7 @@ impl ShapeTimes {
         };
         let Some(twin) = of_role(ReplayArmRole::Twin).next() else { return };
         let treatments: Vec<usize> = of_role(ReplayArmRole::Treatment).collect();
-        let all: f64 = self.totals.iter().map(|of| of[baseline]).sum();
+        let all: f64 = self.totals.iter().map(|total| total[baseline]).sum();
         let shapes = self.largest(baseline, all, record);
         let options = Options { resamples: RESAMPLES, seed: record.seed, ..Options::default() };
         let found: Vec<Vec<ShapeRatios>> = treatments
@@ -121,10 +121,10 @@ impl ShapeTimes {
             let time = shape.time(baseline);
             let share = if all > 0.0 { time / all } else { 0.0 };
             let found: Vec<&ShapeRatios> = found.iter().map(|shapes| &shapes[place]).collect();
-            let of_first = found.iter().find_map(|of| of.alone.as_ref());
-            let of_twin = of_first.map(|of| p_value_of_mean(&of.twin_log_ratios));
+            let of_first = found.iter().find_map(|ratio| ratio.alone.as_ref());
+            let of_twin = of_first.map(|item| p_value_of_mean(&item.twin_log_ratios));
             twin_p_values.push(of_twin.unwrap_or(1.0));
-            let floor = of_first.map(|of| of.floor.exp() - 1.0);
+            let floor = of_first.map(|item| item.floor.exp() - 1.0);
             let differences = treatments
                 .iter()
                 .zip(found)
@@ -294,7 +294,9 @@ fn compare_shapes(shapes: &[&Shape], arms: [usize; 3], options: &Options) -> Vec
     let compare = |rounds: Vec<Vec<Trio>>| {
         // Those in which it was executed.
         let rounds: Vec<_> = rounds.into_iter().filter(|slices| !slices.is_empty()).collect();
-        ratio_beside_twin(&rounds, options).ok().filter(|of| of.p_value.is_finite())
+        ratio_beside_twin(&rounds, options)
+            .ok()
+            .filter(|ratio_beside_twin| ratio_beside_twin.p_value.is_finite())
     };
     let rounds: Vec<Vec<Vec<Trio>>> = shapes.iter().map(|shape| shape.rounds_of(arms)).collect();
     let freed = beside_others(&rounds);
@@ -325,8 +327,8 @@ fn twin_ratio(twin: &[f64], baseline: &[f64]) -> Option<RatioRange> {
     Some(RatioRange { ratio: found.ratio, lower: found.lower, upper: found.upper })
 }
 
-fn range(of: &TwinComparison) -> RatioRange {
-    RatioRange { ratio: of.ratio, lower: of.lower, upper: of.upper }
+fn range(comparison: &TwinComparison) -> RatioRange {
+    RatioRange { ratio: comparison.ratio, lower: comparison.lower, upper: comparison.upper }
 }
 
 fn difference(arm: &str, share: f64, found: &ShapeRatios) -> ShapeDifference {
@@ -335,13 +337,13 @@ fn difference(arm: &str, share: f64, found: &ShapeRatios) -> ShapeDifference {
         arm: arm.to_owned(),
         verdict: ShapeVerdict::NotResolved,
         range: alone.as_ref().map(range),
-        p_value: alone.as_ref().map(|of| of.p_value),
+        p_value: alone.as_ref().map(|alone| alone.p_value),
         beside_others: beside_others.as_ref().map(range),
-        beside_others_p_value: beside_others.as_ref().map(|of| of.p_value),
+        beside_others_p_value: beside_others.as_ref().map(|beside_other| beside_other.p_value),
         adjusted_p_value: None,
-        impact: alone.as_ref().map(|of| share * (of.ratio - 1.0)),
-        round_ratios: alone.as_ref().map_or_else(Vec::new, |of| {
-            of.round_log_ratios.iter().map(|ratio| ratio.exp()).collect()
+        impact: alone.as_ref().map(|alone| share * (alone.ratio - 1.0)),
+        round_ratios: alone.as_ref().map_or_else(Vec::new, |alone| {
+            alone.round_log_ratios.iter().map(|ratio| ratio.exp()).collect()
         }),
         plans: None,
     }
@@ -350,10 +352,10 @@ fn difference(arm: &str, share: f64, found: &ShapeRatios) -> ShapeDifference {
 /// The p-value of the two comparisons of a shape: twice the smaller one, as two were looked at. A statement
 /// is not called slower because all others became faster: the one beside the others counts only where
 /// the statement alone lies on the same side of 1.
-fn p_value_of_both(of: &ShapeDifference) -> Option<f64> {
-    let alone = of.p_value?;
+fn p_value_of_both(difference: &ShapeDifference) -> Option<f64> {
+    let alone = difference.p_value?;
     let (Some(range), Some(beside), Some(p_value)) =
-        (of.range, of.beside_others, of.beside_others_p_value)
+        (difference.range, difference.beside_others, difference.beside_others_p_value)
     else {
         return Some(alone);
     };
@@ -367,12 +369,13 @@ pub(super) fn decide(record: &mut ReplayComparison) {
     let (rate, margin) = (record.false_discovery_rate, record.margin);
     let mut all: Vec<&mut ShapeDifference> =
         record.shapes.iter_mut().flat_map(|shape| &mut shape.arms).collect();
-    all.retain(|of| of.p_value.is_some());
-    let p_values: Vec<f64> = all.iter().filter_map(|of| p_value_of_both(of)).collect();
-    for (of, adjusted) in all.into_iter().zip(adjusted_p_values(&p_values)) {
-        of.adjusted_p_value = Some(adjusted);
-        let Some(range) = of.range else { continue };
-        of.verdict = if adjusted <= rate {
+    all.retain(|difference| difference.p_value.is_some());
+    let p_values: Vec<f64> =
+        all.iter().filter_map(|difference| p_value_of_both(difference)).collect();
+    for (item, adjusted) in all.into_iter().zip(adjusted_p_values(&p_values)) {
+        item.adjusted_p_value = Some(adjusted);
+        let Some(range) = item.range else { continue };
+        item.verdict = if adjusted <= rate {
             if range.ratio > 1.0 { ShapeVerdict::Slower } else { ShapeVerdict::Faster }
         } else if range.lower >= 1.0 - margin && range.upper <= 1.0 + margin {
             ShapeVerdict::Unchanged
@@ -383,8 +386,8 @@ pub(super) fn decide(record: &mut ReplayComparison) {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "nanoseconds of weeks, bytes, counts")]
-fn as_float(of: u64) -> f64 {
-    of as f64
+fn as_float(count: u64) -> f64 {
+    count as f64
 }
 
 #[cfg(test)]
@@ -397,8 +400,8 @@ mod tests {
         ShapeDifference {
             range: Some(range(alone.0)),
             p_value: Some(alone.1),
-            beside_others: beside.map(|of| range(of.0)),
-            beside_others_p_value: beside.map(|of| of.1),
+            beside_others: beside.map(|beside| range(beside.0)),
+            beside_others_p_value: beside.map(|beside| beside.1),
             ..difference("arm", 0.1, &ShapeRatios { alone: None, beside_others: None })
         }
     }

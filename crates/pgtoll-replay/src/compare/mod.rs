@@ -163,7 +163,7 @@ pub fn compare(
         progress(ComparisonProgress { round: 0, arm, done, all });
         done += 1;
     })?;
-    let mut times = ShapeTimes::of(workload, prepared.names());
+    let mut times = ShapeTimes::new(workload, prepared.names());
     let orders = BalancedOrders::new(prepared.arms.len(), plan.seed);
     for (round, order) in (1..=plan.rounds).zip(orders) {
         let mut shown = |arm: &str| {

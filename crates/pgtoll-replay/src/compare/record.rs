@@ -17,7 +17,7 @@ pub(super) fn record(
     host: Host,
 ) -> ReplayComparison {
     let Provenance { version, command, made } = provenance;
-    let arms: Vec<_> = prepared.arms.iter().map(|of| of.arm.clone()).collect();
+    let arms: Vec<_> = prepared.arms.iter().map(|arm| arm.arm.clone()).collect();
     let runs = || arms.iter().flat_map(|arm| &arm.runs);
     let is_whole = runs().count() == arms.len() * plan.rounds as usize
         && runs().all(|run| run.broken_sessions == 0);

@@ -13,7 +13,7 @@ pub(super) fn bottleneck(done: &ReplayDone) -> Option<ReplayBottleneck> {
     if done.statements == 0 {
         return None;
     }
-    if done.lateness_ms.is_some_and(|of| of.p99 <= IN_TIME_MS) {
+    if done.lateness_ms.is_some_and(|lateness_ms| lateness_ms.p99 <= IN_TIME_MS) {
         return Some(ReplayBottleneck::Pace);
     }
     #[expect(clippy::cast_precision_loss, reason = "CPUs are few")]

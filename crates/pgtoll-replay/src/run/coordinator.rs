@@ -125,7 +125,7 @@ impl<'a> Coordinator<'a> {
         let steps_left = transactions
             .list
             .iter()
-            .map(|of| u32::try_from(of.steps.len()).unwrap_or(u32::MAX))
+            .map(|item| u32::try_from(item.steps.len()).unwrap_or(u32::MAX))
             .collect();
         let sessions = workload.sessions.len();
         let state = RunState {
@@ -352,15 +352,16 @@ impl RunState {
     }
 
     /// A step that this one waits for, and the session that has to do it.
-    pub(crate) fn blockers(&self, of: &Coordinator<'_>, step: u32) -> Vec<(u32, u32)> {
-        let predecessors = of.order.predecessors[step as usize].iter().copied();
-        let firsts = of.order.waits.get(&step).into_iter().flatten().filter_map(|wait| {
+    pub(crate) fn blockers(&self, coordinator: &Coordinator<'_>, step: u32) -> Vec<(u32, u32)> {
+        let predecessors = coordinator.order.predecessors[step as usize].iter().copied();
+        let firsts = coordinator.order.waits.get(&step).into_iter().flatten().filter_map(|wait| {
             let sequence = &self.sequences[wait.sequence as usize];
             if sequence.prefix >= wait.count {
                 return None;
             }
-            let rank = of.order.sequences[wait.sequence as usize].get(sequence.prefix as usize)?;
-            let steps = &of.transactions.list[*rank as usize].steps;
+            let rank = coordinator.order.sequences[wait.sequence as usize]
+                .get(sequence.prefix as usize)?;
+            let steps = &coordinator.transactions.list[*rank as usize].steps;
             steps.iter().copied().find(|step| !self.done[*step as usize])
         });
         let open = predecessors.filter(|before| !self.done[*before as usize]).chain(firsts);

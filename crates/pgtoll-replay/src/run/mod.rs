@@ -103,8 +103,11 @@ pub fn replay(
     progress: &mut (dyn FnMut(ReplayProgress) + Send),
 ) -> Result<Replayed, ReplayError> {
     // Without the sessions' own settings: a plan must not be able to confirm that a database may be lost.
-    let plain: Vec<Dsn> =
-        workload.sessions.iter().map(|of| settings.target(dsn, &of.user, &of.database)).collect();
+    let plain: Vec<Dsn> = workload
+        .sessions
+        .iter()
+        .map(|session| settings.target(dsn, &session.user, &session.database))
+        .collect();
     let steps = steps_of_sessions(workload);
     let in_use = plain.iter().zip(&steps).filter(|(_, steps)| !steps.is_empty());
     let (facts, version, mut monitor) = inspect(in_use.map(|(dsn, _)| dsn))?;
@@ -113,12 +116,12 @@ pub fn replay(
     // What is wrong with them shows before anything is changed.
     let in_use = plain.iter().zip(&steps).filter(|(_, steps)| !steps.is_empty());
     let databases: BTreeSet<&str> = in_use.map(|(dsn, _)| dsn.database()).collect();
-    let tables = TablesToCompare::of(dsn, &databases, settings)?;
+    let tables = TablesToCompare::new(dsn, &databases, settings)?;
     let types = type_numbers(workload, dsn, settings)?;
     let with_settings =
         |(dsn, session): (&Dsn, &CapturedSession)| dsn.with_settings(session.settings.clone());
     let targets: Vec<Dsn> = plain.iter().zip(&workload.sessions).map(with_settings).collect();
-    let transactions = ReplayTransactions::of(workload);
+    let transactions = ReplayTransactions::from_workload(workload);
     let order = order(workload, &transactions, &facts, settings.order);
     let coordinator = Coordinator::new(workload, &order, &transactions);
     let cpu_before = cpu_time();
@@ -174,7 +177,7 @@ fn step_times(
 ) -> Vec<u64> {
     let steps = if settings.keeps_times { workload.steps.len() } else { 0 };
     let mut times = vec![0; steps];
-    for (step, ns) in tallies.iter().flat_map(|of| &of.times) {
+    for (step, ns) in tallies.iter().flat_map(|tally| &tally.times) {
         times[*step as usize] = *ns;
     }
     times
@@ -189,7 +192,7 @@ struct TablesToCompare<'a> {
 
 impl<'a> TablesToCompare<'a> {
     /// `None` where no table is to be compared.
-    fn of(
+    fn new(
         dsn: &Dsn,
         databases: &BTreeSet<&str>,
         settings: &'a ReplaySettings,
@@ -280,7 +283,8 @@ fn type_numbers(
 ) -> Result<BTreeMap<String, TypeNumbers>, ReplayError> {
     let mut numbers = BTreeMap::new();
     for (database, types) in &workload.header.types {
-        let Some(session) = workload.sessions.iter().find(|of| of.database == *database) else {
+        let Some(session) = workload.sessions.iter().find(|session| session.database == *database)
+        else {
             continue;
         };
         let target = settings.target(dsn, &session.user, database);
@@ -360,7 +364,7 @@ fn run_sessions(
         Err(source) => return Err(ReplayError::Thread { session: 0, source }),
     };
     let tallies = tallies.into_iter();
-    let tallies = tallies.map(|of| of.into_inner().unwrap_or_else(PoisonError::into_inner));
+    let tallies = tallies.map(|tally| tally.into_inner().unwrap_or_else(PoisonError::into_inner));
     Ok((tallies.collect(), breaks))
 }
 
@@ -380,7 +384,7 @@ fn needs(workload: &CapturedWorkload) -> Vec<Vec<u32>> {
     let before = |begin: u64| {
         by_end.partition_point(|session| workload.sessions[*session as usize].end < begin)
     };
-    let ended: Vec<usize> = workload.sessions.iter().map(|of| before(of.begin)).collect();
+    let ended: Vec<usize> = workload.sessions.iter().map(|session| before(session.begin)).collect();
     ended.iter().map(|ended| by_end[ended.saturating_sub(NEEDS_MAX)..*ended].to_vec()).collect()
 }
 
@@ -399,7 +403,7 @@ fn await_start(context: &SessionContext<'_>, session: u32, needs: &[u32]) -> boo
         let left = due.map(|due| due.saturating_duration_since(Instant::now()));
         let waits = match left {
             Some(left) => !left.is_zero(),
-            None => needs.iter().any(|of| !state.sessions_over[*of as usize]),
+            None => needs.iter().any(|need| !state.sessions_over[*need as usize]),
         };
         if !waits {
             break true;
@@ -462,6 +466,6 @@ const DIVERGENCES_MAX: usize = 100;
 fn cpu_time() -> Duration {
     let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else { return Duration::ZERO };
     let all = [usage.user_time(), usage.system_time()];
-    let micros = all.iter().map(|of| of.tv_sec() * 1_000_000 + of.tv_usec()).sum::<i64>();
+    let micros = all.iter().map(|item| item.tv_sec() * 1_000_000 + item.tv_usec()).sum::<i64>();
     Duration::from_micros(u64::try_from(micros).unwrap_or_default())
 }

@@ -248,14 +248,18 @@ impl Player<'_> {
         };
         let parameters: Vec<Vec<Parameter<'_>>> = executions
             .iter()
-            .map(|of| {
-                of.parameters.iter().map(|of| ParameterValue::parameter(of.as_ref())).collect()
+            .map(|execution| {
+                execution
+                    .parameters
+                    .iter()
+                    .map(|item| ParameterValue::parameter(item.as_ref()))
+                    .collect()
             })
             .collect();
         let mut messages = Vec::with_capacity(executions.len());
         for (execution, parameters) in executions.iter().zip(&parameters) {
             let ExecutedStatement { name, sql, types, .. } = execution;
-            let is_same = |(text, of): &(String, Vec<u32>)| text == sql && of == types;
+            let is_same = |(text, item): &(String, Vec<u32>)| text == sql && item == types;
             let is_known = !name.is_empty() && self.prepared.get(name).is_some_and(is_same);
             if !is_known && !name.is_empty() {
                 self.prepared.insert(name.clone(), (sql.clone(), types.clone()));
@@ -366,8 +370,10 @@ const RETRIES_MAX: u32 = 10;
 /// Adds a divergence to the one that is alike.
 pub(crate) fn add_divergence(list: &mut Vec<ReplayDivergence>, one: ReplayDivergence, most: usize) {
     let has_room = list.len() < most;
-    let alike = |of: &&mut ReplayDivergence| {
-        of.statement == one.statement && of.logged == one.logged && of.now == one.now
+    let alike = |divergence: &&mut ReplayDivergence| {
+        divergence.statement == one.statement
+            && divergence.logged == one.logged
+            && divergence.now == one.now
     };
     match list.iter_mut().find(alike) {
         Some(found) => found.count += one.count,

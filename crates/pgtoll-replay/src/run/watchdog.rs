@@ -89,7 +89,7 @@ impl<'a> Watchdog<'a> {
             }
             let now = Instant::now();
             let is_still = still.look(&state, now);
-            let is_long = |of: &SessionState| match of {
+            let is_long = |state: &SessionState| match state {
                 SessionState::ForOrder { since, .. } => now.duration_since(*since) >= WAIT_MIN,
                 _ => false,
             };
@@ -116,7 +116,7 @@ impl<'a> Watchdog<'a> {
             .sessions
             .iter()
             .zip(&state.pids)
-            .filter(|(of, pid)| matches!(of, SessionState::AtServer { .. }) && **pid != 0);
+            .filter(|(item, pid)| matches!(item, SessionState::AtServer { .. }) && **pid != 0);
         let asked: Vec<String> = at_server.map(|(_, pid)| pid.to_string()).collect();
         // Who has to finish each prepared transaction, the next one of that name.
         let finishers: BTreeMap<&str, u32> = self
@@ -176,8 +176,8 @@ impl<'a> Watchdog<'a> {
     /// at the server, its statement is cancelled.
     fn break_stillness(&mut self, state: &mut RunState, waits: &ServerWaits) {
         let (mut here, mut there) = (Vec::new(), Vec::new());
-        for (session, of) in (0_u32..).zip(&state.sessions) {
-            match of {
+        for (session, item) in (0_u32..).zip(&state.sessions) {
+            match item {
                 SessionState::ForOrder { step, .. } => here.push(*step),
                 SessionState::AtServer { step, .. } if waits.contains_key(&session) => {
                     there.push(*step);
@@ -275,14 +275,14 @@ fn circle(
         }
         match now {
             SessionState::ForOrder { step, .. } => {
-                state.blockers(coordinator, step).into_iter().map(|(_, of)| of).collect()
+                state.blockers(coordinator, step).into_iter().map(|(_, blocker)| blocker).collect()
             }
             SessionState::AtServer { .. } => waits.get(&session).cloned().unwrap_or_default(),
             SessionState::Idle | SessionState::Over => Vec::new(),
         }
     };
     let waiting = (0_u32..).zip(&state.sessions);
-    let waiting = waiting.filter(|(_, of)| matches!(of, SessionState::ForOrder { .. }));
+    let waiting = waiting.filter(|(_, waiting)| matches!(waiting, SessionState::ForOrder { .. }));
     waiting.map(|(session, _)| session).find_map(|session| path_back(session, &next))
 }
 

@@ -129,7 +129,7 @@ fn add_statement(tokens: &[SqlToken<'_>], effect: &mut Effect) {
         "savepoint" | "release" | "set" | "show" | "reset" | "discard" | "deallocate"
         | "prepare" | "analyze" | "vacuum" | "checkpoint" | "listen" | "unlisten" | "notify"
         | "fetch" | "move" | "close" | "load" => {}
-        "explain" => effect.is_everything |= tokens.iter().any(|of| of.is_word("analyze")),
+        "explain" => effect.is_everything |= tokens.iter().any(|token| token.is_word("analyze")),
         "copy" => copy(tokens, effect),
         "select" | "with" | "values" | "table" | "declare" => select(tokens, effect),
         "update" => add(update(tokens), effect),
@@ -306,7 +306,7 @@ fn insert(tokens: &[SqlToken<'_>]) -> Option<RowTouch> {
     let rows = rows(rest);
     let terms = columns.split(|token| token.is_symbol(",")).enumerate().filter_map(|(at, name)| {
         let values: Option<Vec<_>> =
-            rows.iter().map(|row| value_of(row.split(|of| of.is_symbol(",")).nth(at)?)).collect();
+            rows.iter().map(|row| value_of(row.split(|row| row.is_symbol(",")).nth(at)?)).collect();
         let column = name.first()?.name()?.to_owned();
         values.filter(|values| !values.is_empty()).map(|values| KeyTerm { column, values })
     });
@@ -365,7 +365,7 @@ fn touch(
 fn where_of(tokens: &[SqlToken<'_>]) -> Option<(usize, Option<RowCondition>)> {
     match place(tokens, "where") {
         None => Some((tokens.len(), None)),
-        Some(at) if tokens.get(at + 1).is_some_and(|of| of.is_word("current")) => None,
+        Some(at) if tokens.get(at + 1).is_some_and(|token| token.is_word("current")) => None,
         Some(at) => Some((at, Some(condition(&tokens[at + 1..])))),
     }
 }
@@ -431,7 +431,11 @@ fn has_only_harmless_calls(tokens: &[SqlToken<'_>]) -> bool {
     let begins = |word: &str| tokens.first().is_some_and(|token| token.is_word(word));
     let (is_insert, is_select) = (begins("insert"), begins("select"));
     let is_advisory = |word: &str| {
-        is_select && ADVISORY_LOCKS.iter().chain(&ADVISORY_OTHERS).any(|of| *of == word)
+        is_select
+            && ADVISORY_LOCKS
+                .iter()
+                .chain(&ADVISORY_OTHERS)
+                .any(|advisory_lock| *advisory_lock == word)
     };
     tokens.windows(2).enumerate().all(|(at, pair)| match &pair[0] {
         _ if !pair[1].is_symbol("(") => true,
@@ -482,11 +486,11 @@ mod tests {
             let conditional = if touch.is_conditional { " if" } else { "" };
             format!("{kind}{}{}{conditional}", touch.table, terms.concat())
         };
-        let mut parts: Vec<String> = control.iter().map(|of| format!("{of:?}")).collect();
+        let mut parts: Vec<String> = control.iter().map(|control| format!("{control:?}")).collect();
         parts.extend(touches.iter().map(touch));
         parts.extend(is_everything.then(|| "everything".to_owned()));
         parts.extend(is_copy_in.then(|| "copy".to_owned()));
-        parts.extend(two_phase.map(|of| format!("{of:?}")));
+        parts.extend(two_phase.map(|two_phase| format!("{two_phase:?}")));
         assert_eq!(parts.join("; "), expected, "{sql}");
     }
 

@@ -119,7 +119,9 @@ mod tests {
     #[test]
     fn isolation_levels_are_of_a_transaction_or_of_a_session() {
         let check = |sql: &str, expected: Option<(bool, bool)>| {
-            let found = isolation_level(sql).map(|of| (of.has_one_snapshot, of.is_of_session));
+            let found = isolation_level(sql).map(|isolation_level| {
+                (isolation_level.has_one_snapshot, isolation_level.is_of_session)
+            });
             assert_eq!(found, expected, "{sql}");
         };
         check("BEGIN", None);

@@ -129,7 +129,8 @@ impl WireCapture<'_> {
         let header = PlanHeader {
             version: self.provenance.version.clone(),
             made: self.provenance.made.clone(),
-            begin_us: since_1970.map_or(0, |of| i64::try_from(of.as_micros()).unwrap_or_default()),
+            begin_us: since_1970
+                .map_or(0, |since_1970| i64::try_from(since_1970.as_micros()).unwrap_or_default()),
             wire: Some(WireCounts::default()),
             ..PlanHeader::default()
         };

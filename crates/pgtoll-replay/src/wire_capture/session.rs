@@ -255,7 +255,7 @@ impl ClientSession<'_> {
             if server.has_ended() && self.client.unsent() == 0 {
                 return;
             }
-            let is_idle = self.capture.as_ref().is_some_and(|of| of.observer.is_idle());
+            let is_idle = self.capture.as_ref().is_some_and(|capture| capture.observer.is_idle());
             if self.is_draining && is_idle {
                 break;
             }
@@ -365,7 +365,8 @@ fn size_of_step(step: &CapturedStep) -> usize {
     let texts: usize = step.request.texts().map(str::len).sum();
     let parameters: usize = match &step.request {
         StatementRequest::Extended(executions) => {
-            let values = executions.iter().flat_map(|of| of.parameters.iter().flatten());
+            let values =
+                executions.iter().flat_map(|execution| execution.parameters.iter().flatten());
             values.map(|value| value.len() + size_of::<ParameterValue>()).sum()
         }
         StatementRequest::Copy { data, .. } => data.len(),

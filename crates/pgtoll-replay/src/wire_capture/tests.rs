@@ -113,13 +113,13 @@ fn a_capture_is_a_plan_without_passwords() {
     let plan = CapturedWorkload::read(&bytes[..]).unwrap();
     assert_eq!(plan.header, captured.header);
     assert_eq!((plan.sessions.len(), plan.header.counts.statements), (2, 4));
-    let of = |session: u32| {
+    let pick = |session: u32| {
         let steps = plan.steps.iter().filter(|step| step.session == session);
         steps.map(|step| step.request.clone()).collect::<Vec<_>>()
     };
     let simple = |sql: &str| StatementRequest::Simple(sql.to_owned());
-    assert_eq!(of(0), [simple("select 'left open'")]);
-    assert_eq!(of(1), [simple("select 0"), simple("select 1"), simple("select 2")]);
+    assert_eq!(pick(0), [simple("select 'left open'")]);
+    assert_eq!(pick(1), [simple("select 0"), simple("select 1"), simple("select 2")]);
     let session = &plan.sessions[1];
     assert_eq!((&*session.user, &*session.database), ("alice", "shop"));
     assert!(session.end_us.is_some() && !session.application_name.is_empty());

@@ -207,6 +207,6 @@ fn count_step(counts: &mut LogCounts, step: &CapturedStep) {
     let is_whole = !matches!(step.request, StatementRequest::Incomplete { .. });
     if step.ends_late && step.in_block == Some(false) && is_whole {
         let mut effects = step.request.texts().map(sql::effect);
-        counts.autocommit_simple += u64::from(effects.any(|of| !of.touches.is_empty()));
+        counts.autocommit_simple += u64::from(effects.any(|effect| !effect.touches.is_empty()));
     }
 }

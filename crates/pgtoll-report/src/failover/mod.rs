@@ -22,7 +22,7 @@ impl ReportedRecord for FailoverRecord {
     /// The answer, a row for each case, and how it was found.
     fn document(&self, _: &TableOptions) -> Document {
         let rows = rows(self);
-        let columns = FailoverColumns::of(self);
+        let columns = FailoverColumns::from_failover(self);
         let mut document = Document {
             command: "pgtoll lab failover",
             question: "What do clients see of a failover?",
@@ -155,8 +155,8 @@ struct FailoverColumns {
 }
 
 impl FailoverColumns {
-    fn of(of: &FailoverRecord) -> Self {
-        Self { has_engines: of.design.engines != [FailoverEngine::Repmgr] }
+    fn from_failover(failover: &FailoverRecord) -> Self {
+        Self { has_engines: failover.design.engines != [FailoverEngine::Repmgr] }
     }
 
     /// Rows of each case behind its name; beside several engines, below the name of each fault.
@@ -224,7 +224,7 @@ struct FailoverRow {
 }
 
 impl FailoverRow {
-    fn of(runs: &[&FailoverRun], is_back: bool) -> Option<Self> {
+    fn new(runs: &[&FailoverRun], is_back: bool) -> Option<Self> {
         let first = runs.first()?;
         let middle = |value: fn(&FailoverRun) -> Option<f64>| {
             let values: Vec<f64> = runs.iter().filter_map(|run| value(run)).collect();
@@ -250,7 +250,7 @@ impl FailoverRow {
                 .filter_map(|run| run.rejoin.as_ref()?.unsound)
                 .reduce(u64::saturating_add),
             rejoin_steps: REJOIN_HEAD.iter().map(|name| rejoin_step(runs, name)).collect(),
-            partition: PartitionSummary::of(runs),
+            partition: PartitionSummary::from_runs(runs),
         })
     }
 
@@ -401,8 +401,8 @@ impl FailoverRow {
         };
         let restarted = match self.restarted {
             0 => String::new(),
-            of => format!(
-                "; the old primary was restarted, and no standby promoted, in {of} of {} runs",
+            restarted => format!(
+                "; the old primary was restarted, and no standby promoted, in {restarted} of {} runs",
                 self.runs
             ),
         };
@@ -469,59 +469,59 @@ fn case_words(fault: FailoverFault, engine: FailoverEngine, detector: FailoverDe
 type RowCase = (FailoverFault, FailoverEngine, FailoverDetector);
 
 /// A row for each fault, each engine and each of its settings.
-fn rows(of: &FailoverRecord) -> Vec<FailoverRow> {
+fn rows(failover: &FailoverRecord) -> Vec<FailoverRow> {
     let all = FailoverFault::ALL.into_iter().flat_map(|fault| {
         FailoverEngine::ALL
             .into_iter()
             .flat_map(move |engine| FailoverDetector::ALL.map(|detector| (fault, engine, detector)))
     });
     all.flat_map(|case: RowCase| {
-        [false, true].map(|is_back| FailoverRow::of(&case_runs(of, case, is_back), is_back))
+        [false, true].map(|is_back| FailoverRow::new(&case_runs(failover, case, is_back), is_back))
     })
     .flatten()
     .collect()
 }
 
 /// Runs of a case, or the failovers back in them.
-fn case_runs(of: &FailoverRecord, case: RowCase, is_back: bool) -> Vec<&FailoverRun> {
-    let own = of.runs.iter().filter(|run| (run.fault, run.engine, run.detector) == case);
+fn case_runs(failover: &FailoverRecord, case: RowCase, is_back: bool) -> Vec<&FailoverRun> {
+    let own = failover.runs.iter().filter(|run| (run.fault, run.engine, run.detector) == case);
     own.filter_map(|run| if is_back { run.back.as_deref() } else { Some(run) }).collect()
 }
 
 /// The first run that a row is of.
-fn first_run<'a>(of: &'a FailoverRecord, row: &FailoverRow) -> Option<&'a FailoverRun> {
-    case_runs(of, (row.fault, row.engine, row.detector), row.is_back).into_iter().next()
+fn first_run<'a>(failover: &'a FailoverRecord, row: &FailoverRow) -> Option<&'a FailoverRun> {
+    case_runs(failover, (row.fault, row.engine, row.detector), row.is_back).into_iter().next()
 }
 
-fn subject_words(of: &FailoverRecord) -> String {
-    let wait = if of.design.synchronous {
+fn subject_words(failover: &FailoverRecord) -> String {
+    let wait = if failover.design.synchronous {
         "commits wait for the standby"
     } else {
         "commits do not wait for the standby"
     };
     let programs: Vec<&str> =
-        std::iter::once(&of.server).chain(&of.engines).map(String::as_str).collect();
+        std::iter::once(&failover.server).chain(&failover.engines).map(String::as_str).collect();
     let mut words = format!(
         "{}: a primary and {}, {wait}; {}, {} transactions a second; {}.",
         programs.join(", "),
-        standby_words(of),
-        counted(u64::from(of.design.clients), "client", "clients"),
-        of.design.rate_per_second,
-        counted(of.runs.len() as u64, "run", "runs"),
+        standby_words(failover),
+        counted(u64::from(failover.design.clients), "client", "clients"),
+        failover.design.rate_per_second,
+        counted(failover.runs.len() as u64, "run", "runs"),
     );
-    let loads: Vec<f64> = of.runs.iter().filter_map(|run| run.load_average).collect();
+    let loads: Vec<f64> = failover.runs.iter().filter_map(|run| run.load_average).collect();
     if let (Some(middle), Some(most)) = (median(&loads), loads.iter().copied().reduce(f64::max)) {
         let _ = write!(
             words,
             " The machine's load average before each run: median {middle:.1}, most {most:.1}."
         );
     }
-    words.push_str(&end_words(of.ended.as_deref(), of.complete, "all runs were"));
+    words.push_str(&end_words(failover.ended.as_deref(), failover.complete, "all runs were"));
     words
 }
 
-fn standby_words(of: &FailoverRecord) -> &'static str {
-    match (of.design.third_node, of.design.witness) {
+fn standby_words(failover: &FailoverRecord) -> &'static str {
+    match (failover.design.third_node, failover.design.witness) {
         (false, false) => "a standby",
         (true, false) => "two standbys",
         (false, true) => "a standby, a witness",
@@ -530,8 +530,8 @@ fn standby_words(of: &FailoverRecord) -> &'static str {
 }
 
 /// What became of second standbys, a sentence for each run.
-fn third_words(of: &FailoverRecord) -> Vec<String> {
-    let thirds = of.runs.iter().filter_map(|run| Some((run, run.third.as_ref()?)));
+fn third_words(failover: &FailoverRecord) -> Vec<String> {
+    let thirds = failover.runs.iter().filter_map(|run| Some((run, run.third.as_ref()?)));
     let words = thirds.map(|(run, third)| {
         let past = match third.past_fork_bytes {
             Some(0) => "had no WAL that the promoted one lacked".to_owned(),
@@ -549,7 +549,7 @@ fn third_words(of: &FailoverRecord) -> Vec<String> {
             None => String::new(),
             Some(rejoin) => match (&rejoin.error, rejoin.seconds) {
                 (Some(error), _) => format!("; its return by pg_rewind failed: {error}"),
-                (None, of) => format!("; it returned by pg_rewind in {}", seconds(of)),
+                (None, item) => format!("; it returned by pg_rewind in {}", seconds(item)),
             },
         };
         let (fault, detector, number) = (run.fault.name(), run.detector.name(), run.number);
@@ -559,32 +559,32 @@ fn third_words(of: &FailoverRecord) -> Vec<String> {
 }
 
 /// Faults that could not be made, and why.
-fn skipped_words(of: &FailoverRecord) -> Vec<String> {
-    let words = |of: &SkippedFault| {
-        let engine = of.engine.map(|engine| format!(", {}", engine.name())).unwrap_or_default();
-        format!("{}{engine}: {}", of.fault.name(), of.reason)
+fn skipped_words(failover: &FailoverRecord) -> Vec<String> {
+    let words = |fault: &SkippedFault| {
+        let engine = fault.engine.map(|engine| format!(", {}", engine.name())).unwrap_or_default();
+        format!("{}{engine}: {}", fault.fault.name(), fault.reason)
     };
-    of.skipped.iter().map(words).collect()
+    failover.skipped.iter().map(words).collect()
 }
 
 /// Versions, the clients' way in, and settings of an engine.
-fn topology_words(of: &EngineTopology) -> String {
-    let versions = if of.versions.is_empty() {
+fn topology_words(topology: &EngineTopology) -> String {
+    let versions = if topology.versions.is_empty() {
         String::new()
     } else {
-        format!("{}; ", of.versions.join(", "))
+        format!("{}; ", topology.versions.join(", "))
     };
-    let own = [format!("{versions}clients enter by {}", of.entry)];
+    let own = [format!("{versions}clients enter by {}", topology.entry)];
     let words: Vec<String> =
-        own.into_iter().chain(of.settings.iter().map(settings_words)).collect();
+        own.into_iter().chain(topology.settings.iter().map(settings_words)).collect();
     format!("{}.", words.join("; "))
 }
 
 /// The name of an engine's settings, and their values.
-fn settings_words(of: &pgtoll_record::EngineSettings) -> String {
+fn settings_words(settings: &pgtoll_record::EngineSettings) -> String {
     let values: Vec<String> =
-        of.values.iter().map(|(name, value)| format!("{name} = {value}")).collect();
-    format!("{}: {}", of.detector.name(), values.join(", "))
+        settings.values.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+    format!("{}: {}", settings.detector.name(), values.join(", "))
 }
 
 fn seconds(value: Option<f64>) -> String {

@@ -40,12 +40,13 @@ struct SideSummary {
 
 impl PartitionSummary {
     /// `None` where the runs are of other faults.
-    pub(super) fn of(runs: &[&FailoverRun]) -> Option<Self> {
+    pub(super) fn from_runs(runs: &[&FailoverRun]) -> Option<Self> {
         let all: Vec<&PartitionOutcome> =
             runs.iter().filter_map(|run| run.partition.as_ref()).collect();
         let names = all.first()?.sides.iter().map(|side| side.name.clone());
         let sides = names.enumerate().map(|(at, name)| {
-            let own: Vec<&PartitionSide> = all.iter().filter_map(|of| of.sides.get(at)).collect();
+            let own: Vec<&PartitionSide> =
+                all.iter().filter_map(|outcome| outcome.sides.get(at)).collect();
             SideSummary {
                 name,
                 outages: own.iter().filter_map(|side| side.outage_s).collect(),
@@ -58,13 +59,13 @@ impl PartitionSummary {
             }
         });
         let middle = |value: fn(&PartitionOutcome) -> Option<f64>| {
-            median(&all.iter().filter_map(|of| value(of)).collect::<Vec<_>>())
+            median(&all.iter().filter_map(|item| value(item)).collect::<Vec<_>>())
         };
         Some(Self {
             sides: sides.collect(),
-            ended: middle(|of| of.old_primary_ended_s),
-            is_by_hand: all.iter().any(|of| of.ended_by_hand),
-            two: middle(|of| of.two_primaries_s),
+            ended: middle(|item| item.old_primary_ended_s),
+            is_by_hand: all.iter().any(|item| item.ended_by_hand),
+            two: middle(|item| item.two_primaries_s),
         })
     }
 

@@ -8,7 +8,7 @@ use crate::plot::{Drawing, Frame, Look, Scale, Unit, Width, Words, figure, legen
 
 pub(super) fn outages(rows: &[FailoverRow]) -> Section {
     let looks: Vec<(String, Look)> =
-        rows.iter().enumerate().map(|(at, row)| (row.words(), Look::of(at))).collect();
+        rows.iter().enumerate().map(|(at, row)| (row.words(), Look::from_index(at))).collect();
     let described = rows.iter().zip(&looks).map(|(row, (name, _))| {
         let values: Vec<String> =
             row.outages.iter().map(|outage| format!("{outage:.2} s")).collect();
@@ -95,7 +95,7 @@ fn strips(rows: &[FailoverRow], width: Width) -> Drawing {
         (frame.axes())
         @for (at, row) in rows.iter().enumerate() {
             @let y = 10.0 + STRIP * (float(at) + 0.7);
-            @let look = Look::of(at);
+            @let look = Look::from_index(at);
             (text(left + 4.0, y - 12.0, "tick", &crate::plot::fitting(&row.words(), right - left)))
             @for outage in &row.outages {
                 (look.marker(frame.x.at(*outage), y, &format!("{}: {}", row.words(), row.outage(Some(*outage)))))

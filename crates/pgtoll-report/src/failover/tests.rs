@@ -200,7 +200,7 @@ fn both_sides_of_a_partition_are_told_in_80_columns() {
 #[test]
 fn a_quantile_of_few_runs_is_not_claimed() {
     let record = record(19);
-    let cells = rows(&record)[1].outage_cells(FailoverColumns::of(&record));
+    let cells = rows(&record)[1].outage_cells(FailoverColumns::from_failover(&record));
     assert_eq!((cells[0].as_str(), cells[2].as_str()), ("19", "-"));
 }
 

@@ -5,13 +5,13 @@ use pgtoll_record::{FleetBackup, FleetOutcome, FleetRecord};
 use crate::openmetrics::{Gauge, family, float, seconds};
 
 /// How many backups are sound, and of each backup its outcome, its counts, and when it was verified.
-pub(crate) fn fleet_openmetrics(of: &FleetRecord) -> String {
+pub(crate) fn fleet_openmetrics(fleet: &FleetRecord) -> String {
     let mut text = family(
         "pgtoll_fleet_backups",
         "Backups of the plan by outcome.",
         None,
         OUTCOMES.into_iter().map(|(name, outcome)| {
-            let count = of.backups.iter().filter(|backup| backup.outcome == outcome).count();
+            let count = fleet.backups.iter().filter(|backup| backup.outcome == outcome).count();
             (vec![("outcome", name.to_owned())], float(count as u64))
         }),
     );
@@ -19,10 +19,10 @@ pub(crate) fn fleet_openmetrics(of: &FleetRecord) -> String {
         "pgtoll_fleet_merge_time_seconds",
         "When the results were put together.",
         Some("seconds"),
-        seconds(&of.made).map(|time| (Vec::new(), time)).into_iter(),
+        seconds(&fleet.made).map(|time| (Vec::new(), time)).into_iter(),
     ));
     for (name, help, unit, samples) in FAMILIES {
-        let gauges = of.backups.iter().flat_map(|backup| {
+        let gauges = fleet.backups.iter().flat_map(|backup| {
             let FleetBackup { url, cluster, backup: id, .. } = backup;
             let common =
                 vec![("url", url.clone()), ("cluster", cluster.clone()), ("backup", id.clone())];
@@ -45,36 +45,41 @@ const OUTCOMES: [(&str, FleetOutcome); 5] = [
 type Family = (&'static str, &'static str, Option<&'static str>, fn(&FleetBackup) -> Vec<Gauge>);
 
 const FAMILIES: [Family; 7] = [
-    ("pgtoll_fleet_backup_outcome", "1 of the backup's outcome.", None, |of| {
+    ("pgtoll_fleet_backup_outcome", "1 of the backup's outcome.", None, |item| {
         let gauge = |(name, outcome): (&str, _)| {
-            (vec![("outcome", name.to_owned())], f64::from(u8::from(of.outcome == outcome)))
+            (vec![("outcome", name.to_owned())], f64::from(u8::from(item.outcome == outcome)))
         };
         OUTCOMES.map(gauge).into()
     }),
-    ("pgtoll_fleet_backup_failures", "Pages that a server refuses.", None, |of| {
-        counted(of, of.failures)
+    ("pgtoll_fleet_backup_failures", "Pages that a server refuses.", None, |item| {
+        counted(item, item.failures)
     }),
-    ("pgtoll_fleet_backup_suspicions", "What no server would notice.", None, |of| {
-        counted(of, of.suspicions)
+    ("pgtoll_fleet_backup_suspicions", "What no server would notice.", None, |item| {
+        counted(item, item.suspicions)
     }),
-    ("pgtoll_fleet_backup_unverified_blocks", "Blocks that are not verified.", None, |of| {
-        counted(of, of.unverified)
+    ("pgtoll_fleet_backup_unverified_blocks", "Blocks that are not verified.", None, |item| {
+        counted(item, item.unverified)
     }),
-    ("pgtoll_fleet_backup_wrong_files", "Files missing or wrong.", None, |of| {
-        counted(of, of.wrong_files)
+    ("pgtoll_fleet_backup_wrong_files", "Files missing or wrong.", None, |item| {
+        counted(item, item.wrong_files)
     }),
-    ("pgtoll_fleet_backup_read_bytes", "Bytes of pages that were read.", Some("bytes"), |of| {
-        counted(of, of.bytes)
+    ("pgtoll_fleet_backup_read_bytes", "Bytes of pages that were read.", Some("bytes"), |item| {
+        counted(item, item.bytes)
     }),
-    ("pgtoll_fleet_backup_verified_time_seconds", "When it was verified.", Some("seconds"), |of| {
-        let time = of.verified.as_deref().and_then(seconds);
-        time.map(|time| (Vec::new(), time)).into_iter().collect()
-    }),
+    (
+        "pgtoll_fleet_backup_verified_time_seconds",
+        "When it was verified.",
+        Some("seconds"),
+        |item| {
+            let time = item.verified.as_deref().and_then(seconds);
+            time.map(|time| (Vec::new(), time)).into_iter().collect()
+        },
+    ),
 ];
 
 /// A backup without a result has no counts: zero would be a claim.
-fn counted(of: &FleetBackup, count: u64) -> Vec<Gauge> {
-    of.verified.iter().map(|_| (Vec::new(), float(count))).collect()
+fn counted(backup: &FleetBackup, count: u64) -> Vec<Gauge> {
+    backup.verified.iter().map(|_| (Vec::new(), float(count))).collect()
 }
 
 #[cfg(test)]

@@ -47,8 +47,8 @@ impl ReportedRecord for FleetPlan {
 }
 
 /// Backups of each layout, and those that are cut into parts.
-fn layouts(of: &FleetPlan) -> Vec<String> {
-    let backups = of.backups();
+fn layouts(plan: &FleetPlan) -> Vec<String> {
+    let backups = plan.backups();
     let of_layout = |layout: &FleetLayout| {
         let own = backups.iter().filter(|units| units[0].layout == *layout);
         let (count, bytes) = own.fold((0, 0_u64), |(count, bytes), units| {
@@ -66,10 +66,14 @@ fn layouts(of: &FleetPlan) -> Vec<String> {
     lines
 }
 
-fn what_it_takes(of: &FleetPlan) -> Vec<String> {
-    let estimate = &of.estimate;
-    let range = estimate.core_hours_range.map_or_else(String::new, |of| {
-        format!(" ({} to {})", three_digits(of.lowest), three_digits(of.highest))
+fn what_it_takes(plan: &FleetPlan) -> Vec<String> {
+    let estimate = &plan.estimate;
+    let range = estimate.core_hours_range.map_or_else(String::new, |core_hours_range| {
+        format!(
+            " ({} to {})",
+            three_digits(core_hours_range.lowest),
+            three_digits(core_hours_range.highest)
+        )
     });
     vec![
         format!("{} of up to 8 MB", counted(estimate.gets, "GET")),
@@ -90,30 +94,36 @@ fn what_it_takes(of: &FleetPlan) -> Vec<String> {
 }
 
 /// What CPU times an estimate rests on, and how they are made again.
-fn cpu_times_section(of: &FleetCpuTimes) -> Section {
-    let packings =
-        [("plain", &of.plain), ("LZ4", &of.lz4), ("Zstandard", &of.zstd), ("gzip", &of.gzip)];
+fn cpu_times_section(times: &FleetCpuTimes) -> Section {
+    let packings = [
+        ("plain", &times.plain),
+        ("LZ4", &times.lz4),
+        ("Zstandard", &times.zstd),
+        ("gzip", &times.gzip),
+    ];
     let packings = packings.map(|(name, time)| format!("{name} {}", cpu_time(time, 1.0)));
-    let readings = [&of.plain, &of.lz4, &of.zstd, &of.gzip, &of.object].map(|of| of.readings);
+    let readings = [&times.plain, &times.lz4, &times.zstd, &times.gzip, &times.object]
+        .map(|item| item.readings);
     let words = format!(
         "CPU seconds of a GB as it is stored, over TLS: {}. Milliseconds of an object beyond its \
          bytes: {}. Medians of at least {} readings of one backup, with the lowest and the highest; \
          other processors take other times, and so does data that is packed more or less tightly. \
          Measured by:",
         packings.join(", "),
-        cpu_time(&of.object, 1e3),
+        cpu_time(&times.object, 1e3),
         readings.into_iter().min().unwrap_or_default(),
     );
     let source = |FleetCpuSource { record, command, cpu, cores }: &FleetCpuSource| {
         format!("{record} ({cpu}, {cores} CPUs): {command}")
     };
-    let sources = Block::List(of.sources.iter().map(source).collect());
+    let sources = Block::List(times.sources.iter().map(source).collect());
     Section::detail("What the core-hours rest on", vec![Block::Paragraph(words), sources])
 }
 
-fn cpu_time(of: &FleetCpuTime, factor: f64) -> String {
-    let [time, lowest, highest] = [of.seconds, of.range.lowest, of.range.highest]
-        .map(|seconds| three_digits(seconds * factor));
+fn cpu_time(fleet_cpu_time: &FleetCpuTime, factor: f64) -> String {
+    let [time, lowest, highest] =
+        [fleet_cpu_time.seconds, fleet_cpu_time.range.lowest, fleet_cpu_time.range.highest]
+            .map(|seconds| three_digits(seconds * factor));
     format!("{time} ({lowest} to {highest})")
 }
 
@@ -153,22 +163,25 @@ impl ReportedRecord for FleetRecord {
 }
 
 /// How many of all are sound.
-fn heading(of: &FleetRecord) -> String {
-    let all = counted(of.backups.len() as u64, "backup");
-    format!("{} of {all} sound, {} of pages verified", of.sound, ByteSize(of.bytes).rounded())
+fn heading(fleet: &FleetRecord) -> String {
+    let all = counted(fleet.backups.len() as u64, "backup");
+    format!("{} of {all} sound, {} of pages verified", fleet.sound, ByteSize(fleet.bytes).rounded())
 }
 
 /// How many are not sound, by reason.
-fn counts(of: &FleetRecord) -> String {
-    let counts =
-        [(of.findings, "with findings"), (of.unverified, "unverified"), (of.refused, "not read")];
+fn counts(fleet: &FleetRecord) -> String {
+    let counts = [
+        (fleet.findings, "with findings"),
+        (fleet.unverified, "unverified"),
+        (fleet.refused, "not read"),
+    ];
     let counts = counts.iter().filter(|(count, _)| *count > 0);
     counts.map(|(count, what)| format!("{count} {what}")).collect::<Vec<_>>().join(", ")
 }
 
 /// When what was verified first was verified.
-fn oldest(of: &FleetRecord) -> Option<&str> {
-    of.backups.iter().filter_map(|backup| backup.verified.as_deref()).min()
+fn oldest(fleet: &FleetRecord) -> Option<&str> {
+    fleet.backups.iter().filter_map(|backup| backup.verified.as_deref()).min()
 }
 
 /// Titles of [`row`].
@@ -253,7 +266,7 @@ pub(crate) mod tests {
             suspicions: 0,
             unverified: 0,
             wrong_files: 0,
-            reasons: reasons.iter().map(|&of| of.to_owned()).collect(),
+            reasons: reasons.iter().map(|&reason| reason.to_owned()).collect(),
         };
         FleetRecord {
             schema: FLEET_SCHEMA.to_owned(),

@@ -93,7 +93,7 @@ fn figure(line: &AnswerLine) -> Markup {
 fn reasons(answer: &RunAnswer) -> Vec<(&'static str, &str)> {
     let reasons = [
         ("what decides", answer.decides.as_deref()),
-        ("the rule", answer.advice.as_ref().map(|of| of.rule.as_str())),
+        ("the rule", answer.advice.as_ref().map(|advice| advice.rule.as_str())),
         ("what would make it surer", answer.surer.as_deref()),
     ];
     reasons.into_iter().filter_map(|(name, words)| Some((name, words?))).collect()

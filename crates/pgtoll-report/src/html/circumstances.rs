@@ -69,32 +69,32 @@ fn workloads(result: &RunResult) -> Markup {
                     th scope="col" { "memory a server" }
                     th scope="col" { "settings" }
                 } }
-                tbody { @for of in &result.header.workloads { (workload(result, of)) } }
+                tbody { @for item in &result.header.workloads { (workload(result, item)) } }
             }
         }
         details {
             summary { "What each workload does" }
             dl class="facts" {
-                @for of in &result.header.workloads {
-                    dt { (of.name) }
-                    dd { (of.title) ": " (work(&of.work)) }
+                @for workload in &result.header.workloads {
+                    dt { (workload.name) }
+                    dd { (workload.title) ": " (work(&workload.work)) }
                 }
             }
         }
     }
 }
 
-fn workload(result: &RunResult, of: &Workload) -> Markup {
-    let slicing = of.slicing.as_ref().filter(|_| of.timed);
-    let slice = slicing.map(|of| TimeSpan(Duration::from_nanos(of.slice_ns)).to_string());
-    let blocks = slicing.map(|of| of.blocks_per_round.to_string());
-    let rounds = result.rounds.get(&of.name).map(u32::to_string);
-    let limit = of.memory_limit_bytes.map(|bytes| ByteSize(bytes).to_string());
+fn workload(result: &RunResult, workload: &Workload) -> Markup {
+    let slicing = workload.slicing.as_ref().filter(|_| workload.timed);
+    let slice = slicing.map(|slicing| TimeSpan(Duration::from_nanos(slicing.slice_ns)).to_string());
+    let blocks = slicing.map(|slicing| slicing.blocks_per_round.to_string());
+    let rounds = result.rounds.get(&workload.name).map(u32::to_string);
+    let limit = workload.memory_limit_bytes.map(|bytes| ByteSize(bytes).to_string());
     let settings: Vec<String> =
-        of.settings.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+        workload.settings.iter().map(|(name, value)| format!("{name} = {value}")).collect();
     html! {
         tr {
-            th scope="row" { (of.name) @if !of.timed { " (counted only)" } }
+            th scope="row" { (workload.name) @if !workload.timed { " (counted only)" } }
             @for cell in [slice, blocks, rounds, limit] {
                 td { (cell.unwrap_or_else(|| "-".to_owned())) }
             }
@@ -115,7 +115,7 @@ fn work(work: &Work) -> Markup {
                 }
                 @if *clients > 1 { ", " (clients) " clients" }
                 @if let Some(rate) = rate { ", " (rate) " transactions a second" }
-                @for text in scripts.iter().filter_map(|of| of.text.as_deref()) {
+                @for text in scripts.iter().filter_map(|script| script.text.as_deref()) {
                     pre { code { (text) } }
                 }
             },
@@ -132,10 +132,10 @@ fn arms(result: &RunResult) -> Markup {
                     th scope="col" { "data checksums" }
                     th scope="col" { "settings of its own" }
                 } }
-                tbody { @for of in &result.header.arms { tr {
-                    th scope="row" { (of.name) (role(result, of)) }
-                    td { @if of.checksums { "on" } @else { "off" } }
-                    td { (own(of)) }
+                tbody { @for arm in &result.header.arms { tr {
+                    th scope="row" { (arm.name) (role(result, arm)) }
+                    td { @if arm.checksums { "on" } @else { "off" } }
+                    td { (own(arm)) }
                 } } }
             }
         }
@@ -154,7 +154,7 @@ fn own(arm: &Arm) -> String {
 
 fn role(result: &RunResult, arm: &Arm) -> String {
     match &arm.twin_of {
-        Some(of) => format!(" (null: a copy of {of})"),
+        Some(twin_of) => format!(" (null: a copy of {twin_of})"),
         None if arm.name == result.header.baseline => " (baseline)".to_owned(),
         None => String::new(),
     }
@@ -197,7 +197,7 @@ fn machine(run: &Run, result: &RunResult) -> Vec<Fact> {
         |prepared| prepared.version_text.clone(),
     );
     let data = run.prepared.as_ref();
-    let data = data.map_or_else(unknown, |of| ByteSize(of.data_bytes).rounded());
+    let data = data.map_or_else(unknown, |data| ByteSize(data.data_bytes).rounded());
     let split = if host.cpu_split.is_empty() { unknown() } else { host.cpu_split.clone() };
     vec![
         ("server", version),

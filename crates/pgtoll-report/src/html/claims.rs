@@ -18,7 +18,7 @@ pub(crate) fn table(groups: &[(String, &[Expected])]) -> Markup {
                 @for (name, claims) in groups.iter().filter(|(_, claims)| !claims.is_empty()) {
                     tbody {
                         @if !name.is_empty() { tr { th scope="rowgroup" colspan="5" { (name) } } }
-                        @for of in *claims { (row(of)) }
+                        @for claim in *claims { (row(claim)) }
                     }
                 }
             }
@@ -26,9 +26,9 @@ pub(crate) fn table(groups: &[(String, &[Expected])]) -> Markup {
     }
 }
 
-fn row(of: &Expected) -> Markup {
-    let expectation = &of.expectation;
-    let class = match of.outcome {
+fn row(expected: &Expected) -> Markup {
+    let expectation = &expected.expectation;
+    let class = match expected.outcome {
         Outcome::Holds => "gains",
         Outcome::DoesNotHold => "costs",
         Outcome::NotResolved | Outcome::NotMeasured => "",
@@ -40,19 +40,19 @@ fn row(of: &Expected) -> Markup {
                 @if expectation.claim.is_some() { br; span class="small quiet" { (figure(expectation)) } }
             }
             td {
-                strong class=(class) { (words(of.outcome)) }
-                @if let Some(why) = explained(of) { br; span class="small quiet" { (why) } }
+                strong class=(class) { (words(expected.outcome)) }
+                @if let Some(why) = explained(expected) { br; span class="small quiet" { (why) } }
             }
             td { (bounds(expectation)) }
-            td { (found(of).unwrap_or_else(|| "–".to_owned())) }
+            td { (found(expected).unwrap_or_else(|| "–".to_owned())) }
             td { (source(expectation)) }
         }
     }
 }
 
 /// A link where it is one.
-fn source(of: &Expectation) -> Markup {
+fn source(expectation: &Expectation) -> Markup {
     html! {
-        @if let Some(url) = link(of) { a href=(url) { (of.source) } } @else { (of.source) }
+        @if let Some(url) = link(expectation) { a href=(url) { (expectation.source) } } @else { (expectation.source) }
     }
 }

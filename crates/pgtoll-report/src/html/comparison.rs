@@ -20,9 +20,9 @@ pub(crate) fn forests(result: &RunResult) -> Markup {
         .workloads
         .iter()
         .enumerate()
-        .filter_map(|(index, of)| {
-            let groups = groups(result, of, &series);
-            (!groups.is_empty()).then(|| of_workload(result, of, index, &groups))
+        .filter_map(|(index, item)| {
+            let groups = groups(result, item, &series);
+            (!groups.is_empty()).then(|| of_workload(result, item, index, &groups))
         })
         .collect();
     if figures.is_empty() {
@@ -34,13 +34,13 @@ pub(crate) fn forests(result: &RunResult) -> Markup {
         p {
             "Each row is an arm’s difference from " strong { (baseline) } " with its 95 % interval. "
             "The tinted side is the worse one. "
-            @if series.iter().any(|of| of.null) {
+            @if series.iter().any(|sery| sery.null) {
                 "The grey band is what a copy of " (baseline) " shows, where nothing differs, as far \
                 to both sides as its farther bound: what does not leave it may be chance. "
             }
             "Each workload has an axis of its own."
         }
-        (legend(series.iter().skip(1).map(|of| (of.title.as_str(), of.look))))
+        (legend(series.iter().skip(1).map(|sery| (sery.title.as_str(), sery.look))))
         @for figure in &figures { (figure) }
     }
 }
@@ -68,9 +68,9 @@ fn groups(result: &RunResult, workload: &Workload, series: &[Series<'_>]) -> Vec
     let of_metric = |metric: Metric| {
         let rows: Vec<ForestRow> = series
             .iter()
-            .filter_map(|of| {
-                let found = comparison(result, workload, metric, of.arm)?;
-                Some(row(of.title.clone(), of.look, found))
+            .filter_map(|sery| {
+                let found = comparison(result, workload, metric, sery.arm)?;
+                Some(row(sery.title.clone(), sery.look, found))
             })
             .collect();
         let absolute = cell(result, workload, metric, &result.header.baseline);
@@ -92,17 +92,17 @@ fn groups(result: &RunResult, workload: &Workload, series: &[Series<'_>]) -> Vec
 }
 
 /// A comparison in a forest plot, under this name.
-pub(crate) fn row(name: String, look: Look, of: &Comparison) -> ForestRow {
+pub(crate) fn row(name: String, look: Look, comparison: &Comparison) -> ForestRow {
     let percent = |ratio: f64| (ratio - 1.0) * 100.0;
     ForestRow {
         name,
         look,
-        estimate: percent(of.ratio.estimate),
-        lower: percent(of.ratio.lower),
-        upper: percent(of.ratio.upper),
-        null: of.null,
-        stands_out: matches!(of.verdict, Verdict::Costs | Verdict::Gains),
-        value: interval(of),
+        estimate: percent(comparison.ratio.estimate),
+        lower: percent(comparison.ratio.lower),
+        upper: percent(comparison.ratio.upper),
+        null: comparison.null,
+        stands_out: matches!(comparison.verdict, Verdict::Costs | Verdict::Gains),
+        value: interval(comparison),
     }
 }
 
@@ -112,15 +112,16 @@ pub(crate) fn comparison<'a>(
     metric: Metric,
     arm: &str,
 ) -> Option<&'a Comparison> {
-    let mut all = result.comparisons.iter().filter(|of| of.workload == workload.name);
-    all.find(|of| of.metric == metric && of.arm == arm)
+    let mut all =
+        result.comparisons.iter().filter(|comparison| comparison.workload == workload.name);
+    all.find(|comparison| comparison.metric == metric && comparison.arm == arm)
 }
 
 /// The same rows as in a terminal.
 pub(crate) fn table(result: &RunResult) -> Markup {
     let columns: Vec<String> = columns(result).map(|(_, title)| title).collect();
     let workloads = result.header.workloads.iter();
-    let groups: Vec<Block> = workloads.flat_map(|of| blocks_of(result, of)).collect();
+    let groups: Vec<Block> = workloads.flat_map(|workload| blocks_of(result, workload)).collect();
     html! {
         div class="scroll" role="region" aria-label="Table of all figures" tabindex="0" {
             table {
@@ -140,16 +141,16 @@ pub(crate) fn table(result: &RunResult) -> Markup {
 fn rungs(result: &RunResult) -> Markup {
     let ladders = ladders(result, interval);
     html! {
-        @for (index, of) in ladders.iter().enumerate() {
+        @for (index, item) in ladders.iter().enumerate() {
             @if index == 0 { h3 { "Each against the one below" } }
-            div class="scroll" role="region" aria-label={ "Each against the one below: " (of.title) }
+            div class="scroll" role="region" aria-label={ "Each against the one below: " (item.title) }
                 tabindex="0" {
                 table {
                     thead { tr {
                         th scope="col" { "arms" }
-                        @for title in &of.head { th scope="col" { (title) } }
+                        @for title in &item.head { th scope="col" { (title) } }
                     } }
-                    (rows_of_table(&[(of.title.clone(), of.rows.clone())], of.head.len()))
+                    (rows_of_table(&[(item.title.clone(), item.rows.clone())], item.head.len()))
                 }
             }
         }

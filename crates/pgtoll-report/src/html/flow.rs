@@ -19,10 +19,12 @@ pub(crate) fn section(run: &Run, result: &RunResult) -> Markup {
             system’s cache; those from a disk are shown apart. File writes are data and WAL \
             together, whether or not the system has brought them to a disk yet."
         }
-        (legend(servers(run, result).iter().map(|of| (of.title.as_str(), of.look))))
+        (legend(servers(run, result).iter().map(|server| (server.title.as_str(), server.look))))
     };
     let none = "No arm read or wrote anything in a round or repetition that ended.";
-    figures(run, &words, none, |of, index| of_workload(run, result, of, index).filter(|_| of.timed))
+    figures(run, &words, none, |item, index| {
+        of_workload(run, result, item, index).filter(|_| item.timed)
+    })
 }
 
 /// The arms; of a crossover the one server that all of them are.
@@ -31,10 +33,11 @@ fn servers<'a>(run: &'a Run, result: &'a RunResult) -> Vec<Series<'a>> {
     if !run.header.design.crossover {
         return all;
     }
-    let arms = run.rounds.iter().flat_map(|round| &round.arms).map(|of| of.arm.as_str());
-    let others: BTreeSet<&str> = arms.filter(|arm| all.iter().all(|of| of.arm != *arm)).collect();
+    let arms = run.rounds.iter().flat_map(|round| &round.arms).map(|item| item.arm.as_str());
+    let others: BTreeSet<&str> =
+        arms.filter(|arm| all.iter().all(|sery| sery.arm != *arm)).collect();
     for arm in others {
-        let (title, look) = (format!("{arm} (all arms)"), Look::of(all.len()));
+        let (title, look) = (format!("{arm} (all arms)"), Look::from_index(all.len()));
         all.push(Series { arm, title, look, null: false });
     }
     all
@@ -68,21 +71,21 @@ struct Form {
     sampled: bool,
 }
 
-fn of_workload(run: &Run, result: &RunResult, of: &Workload, index: usize) -> Option<Markup> {
-    let is_operation = matches!(of.work, Work::Operation { .. });
+fn of_workload(run: &Run, result: &RunResult, workload: &Workload, index: usize) -> Option<Markup> {
+    let is_operation = matches!(workload.work, Work::Operation { .. });
     let form = Form {
         noun: if is_operation { "repetition" } else { "round" },
-        sampled: run.samples.iter().any(|sample| sample.workload == of.name)
-            || courses(run, of).next().is_some(),
+        sampled: run.samples.iter().any(|sample| sample.workload == workload.name)
+            || courses(run, workload).next().is_some(),
     };
     let mut servers = servers(run, result)
         .into_iter()
         .map(|series| {
             let flows = match (is_operation, form.sampled) {
-                (true, true) => of_courses(run, of, series.arm),
-                (true, false) => of_operations(run, of, series.arm),
-                (false, true) => of_samples(run, of, series.arm),
-                (false, false) => of_rounds(run, of, series.arm),
+                (true, true) => of_courses(run, workload, series.arm),
+                (true, false) => of_operations(run, workload, series.arm),
+                (false, true) => of_samples(run, workload, series.arm),
+                (false, false) => of_rounds(run, workload, series.arm),
             };
             (series, flows)
         })
@@ -99,10 +102,10 @@ fn of_workload(run: &Run, result: &RunResult, of: &Workload, index: usize) -> Op
     let unit = if form.sampled { "bytes a second of an arm’s own work" } else { "bytes" };
     let words = Words {
         id: format!("flow-{index}"),
-        title: &format!("Reads and writes over time: {}", of.title),
+        title: &format!("Reads and writes over time: {}", workload.title),
         description: description(&servers, &moved, unit),
         caption: html! {
-            h3 { (of.title) }
+            h3 { (workload.title) }
             p { (unit) @if !form.sampled { " a " (form.noun) }
                 @if !nothing.is_empty() { "; next to nothing in every arm: " (nothing.join(", ")) } }
         },
@@ -144,12 +147,12 @@ fn amounts(io: Option<IoBytes>, blocks_read: Option<u64>, wal: u64) -> Amounts {
 }
 
 fn of_rounds(run: &Run, workload: &Workload, arm: &str) -> Vec<Flow> {
-    let rounds = run.rounds.iter().filter(|of| of.workload == workload.name);
-    let own = rounds.flat_map(|round| round.arms.iter().map(|of| (round.round, of)));
-    let flows = own.filter(|(_, of)| of.arm == arm).map(|(round, of)| Flow {
+    let rounds = run.rounds.iter().filter(|round| round.workload == workload.name);
+    let own = rounds.flat_map(|round| round.arms.iter().map(|arm| (round.round, arm)));
+    let flows = own.filter(|(_, item)| item.arm == arm).map(|(round, item)| Flow {
         from: f64::from(round.saturating_sub(1)),
         to: f64::from(round),
-        amounts: amounts(of.io, of.blocks_read, of.wal_to.0.saturating_sub(of.wal_from.0)),
+        amounts: amounts(item.io, item.blocks_read, item.wal_to.0.saturating_sub(item.wal_from.0)),
     });
     flows.collect()
 }
@@ -157,11 +160,12 @@ fn of_rounds(run: &Run, workload: &Workload, arm: &str) -> Vec<Flow> {
 /// The first of a repetition's halves: the other is the same work again.
 fn of_operations(run: &Run, workload: &Workload, arm: &str) -> Vec<Flow> {
     let own = run.operations.iter();
-    let own = own.filter(|of| of.workload == workload.name && of.arm == arm && of.half == 1);
-    let flows = own.map(|of| Flow {
-        from: f64::from(of.repetition.saturating_sub(1)),
-        to: f64::from(of.repetition),
-        amounts: amounts(of.counters.io, of.counters.blocks_read, of.counters.wal_bytes),
+    let own =
+        own.filter(|item| item.workload == workload.name && item.arm == arm && item.half == 1);
+    let flows = own.map(|item| Flow {
+        from: f64::from(item.repetition.saturating_sub(1)),
+        to: f64::from(item.repetition),
+        amounts: amounts(item.counters.io, item.counters.blocks_read, item.counters.wal_bytes),
     });
     flows.collect()
 }
@@ -169,25 +173,27 @@ fn of_operations(run: &Run, workload: &Workload, arm: &str) -> Vec<Flow> {
 /// Operations that were followed; of the second half as little as of others.
 fn courses<'a>(run: &'a Run, workload: &'a Workload) -> impl Iterator<Item = &'a Operation> {
     let own = run.operations.iter();
-    own.filter(|of| of.workload == workload.name && of.half == 1 && !of.course.is_empty())
+    own.filter(|operation| {
+        operation.workload == workload.name && operation.half == 1 && !operation.course.is_empty()
+    })
 }
 
 /// Each arm's repetition begins at the same place, although arms have their turns one after the
 /// other.
 #[expect(clippy::cast_precision_loss, reason = "a step's bytes and nanoseconds are far below 2^53")]
 fn of_courses(run: &Run, workload: &Workload, arm: &str) -> Vec<Flow> {
-    let end = |of: &Operation| of.course.last().map_or(0, |last| last.after_ns);
+    let end = |operation: &Operation| operation.course.last().map_or(0, |last| last.after_ns);
     let longest = courses(run, workload).map(end).max().unwrap_or(0).max(1) as f64;
-    let known = |of: &StepReading| {
-        let mut known = amounts(of.io, None, of.wal_bytes);
-        known[CPU] = Some(of.server_cpu_ns as f64 / 1e9);
+    let known = |reading: &StepReading| {
+        let mut known = amounts(reading.io, None, reading.wal_bytes);
+        known[CPU] = Some(reading.server_cpu_ns as f64 / 1e9);
         known
     };
-    let own = courses(run, workload).filter(|of| of.arm == arm);
-    let flows = own.flat_map(|of| {
-        let begin = f64::from(of.repetition.saturating_sub(1));
+    let own = courses(run, workload).filter(|course| course.arm == arm);
+    let flows = own.flat_map(|course| {
+        let begin = f64::from(course.repetition.saturating_sub(1));
         let mut before = (0, [Some(0.0); KINDS.len()]);
-        of.course.iter().filter_map(move |moment| {
+        course.course.iter().filter_map(move |moment| {
             let (from, earlier) = std::mem::replace(&mut before, (moment.after_ns, known(moment)));
             let seconds = moment.after_ns.saturating_sub(from) as f64 / 1e9;
             let mut amounts = before.1;
@@ -206,13 +212,14 @@ const STEPS: usize = 120;
 
 /// Readings grow from zero at the beginning of each round.
 fn of_samples(run: &Run, workload: &Workload, arm: &str) -> Vec<Flow> {
-    let of_workload = || run.samples.iter().filter(|of| of.workload == workload.name);
-    let own: Vec<&CounterReading> = of_workload().filter(|of| of.arm == arm).collect();
+    let of_workload = || run.samples.iter().filter(|sample| sample.workload == workload.name);
+    let own: Vec<&CounterReading> = of_workload().filter(|workload| workload.arm == arm).collect();
     let every = own.len().div_ceil(STEPS).max(1);
     let mut flows = Vec::new();
     for of_round in own.chunk_by(|one, other| one.round == other.round) {
         let round = of_round[0].round;
-        let times = of_workload().filter(|of| of.round == round).map(|of| of.at_ns);
+        let times =
+            of_workload().filter(|workload| workload.round == round).map(|workload| workload.at_ns);
         let (first, last) =
             times.fold((u64::MAX, 0), |(first, last), at| (first.min(at), last.max(at)));
         // The round began about as long before its first reading as readings are apart.
@@ -239,15 +246,15 @@ fn between(
         let whole = last.saturating_sub(began).max(1);
         f64::from(after.round.saturating_sub(1)) + at.saturating_sub(began) as f64 / whole as f64
     };
-    let of = |sample: &CounterReading| amounts(sample.io, None, sample.wal_bytes);
-    let worked = after.worked_ns.saturating_sub(before.map_or(0, |of| of.worked_ns));
+    let pick = |sample: &CounterReading| amounts(sample.io, None, sample.wal_bytes);
+    let worked = after.worked_ns.saturating_sub(before.map_or(0, |before| before.worked_ns));
     let seconds = worked as f64 / 1e9;
-    let earlier = before.map_or([Some(0.0); KINDS.len()], of);
-    let mut rates = of(after);
+    let earlier = before.map_or([Some(0.0); KINDS.len()], pick);
+    let mut rates = pick(after);
     for (rate, earlier) in rates.iter_mut().zip(earlier) {
         *rate = rate.zip(earlier).map(|(now, then)| (now - then).max(0.0) / seconds);
     }
-    let from = before.map_or(began, |of| of.at_ns);
+    let from = before.map_or(began, |before| before.at_ns);
     (worked > 0).then(|| Flow { from: share(from), to: share(after.at_ns), amounts: rates })
 }
 
@@ -285,7 +292,7 @@ fn drawing(servers: &[OfServer<'_>], moved: &[usize], form: Form, width: Width) 
         }
         top += HEIGHT + GAP + 10.0;
     }
-    Drawing { height: top - 28.0, marks: html! { @for of in &marks { (of) } } }
+    Drawing { height: top - 28.0, marks: html! { @for mark in &marks { (mark) } } }
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "numbers of rounds")]

@@ -16,19 +16,19 @@ pub(crate) fn section(run: &Run, result: &RunResult) -> Markup {
             one in a hundred was slower than that at 99 %. All rounds together, of the slices \
             that count. Both axes are logarithmic. The right end hangs on few transactions."
         }
-        (legend(series(result).iter().map(|of| (of.title.as_str(), of.look))))
+        (legend(series(result).iter().map(|sery| (sery.title.as_str(), sery.look))))
     };
     let none = "No transaction’s latency was measured in a round that ended.";
-    figures(run, &words, none, |of, index| of_workload(run, result, of, index))
+    figures(run, &words, none, |item, index| of_workload(run, result, item, index))
 }
 
 /// Quantiles that are drawn: `1 / (1 - q)` and latency in ns.
 type Curve = Vec<(f64, f64)>;
 
-fn of_workload(run: &Run, result: &RunResult, of: &Workload, index: usize) -> Option<Markup> {
+fn of_workload(run: &Run, result: &RunResult, workload: &Workload, index: usize) -> Option<Markup> {
     let arms = series(result).into_iter();
     let merged: Vec<(Series<'_>, Latencies)> = arms
-        .filter_map(|series| Some((merged(run, of, series.arm)?, series)))
+        .filter_map(|series| Some((merged(run, workload, series.arm)?, series)))
         .map(|(latencies, series)| (series, latencies))
         .collect();
     if merged.is_empty() {
@@ -42,22 +42,22 @@ fn of_workload(run: &Run, result: &RunResult, of: &Workload, index: usize) -> Op
     });
     let words = Words {
         id: format!("latency-{index}"),
-        title: &format!("Latency quantiles: {}", of.title),
+        title: &format!("Latency quantiles: {}", workload.title),
         description: described.collect::<Vec<_>>().join(". "),
-        caption: html! { h3 { (of.title) } },
+        caption: html! { h3 { (workload.title) } },
     };
     Some(html! {
         (figure(&words, |width| drawing(&curves, width)))
-        (numbers(&merged, &of.title))
+        (numbers(&merged, &workload.title))
     })
 }
 
 /// All rounds' latencies of an arm; what cannot be read is passed over.
 fn merged(run: &Run, workload: &Workload, arm: &str) -> Option<Latencies> {
-    let rounds = run.rounds.iter().filter(|of| of.workload == workload.name);
-    let own = rounds.flat_map(|round| &round.latencies).filter(|of| of.arm == arm);
+    let rounds = run.rounds.iter().filter(|round| round.workload == workload.name);
+    let own = rounds.flat_map(|round| &round.latencies).filter(|item| item.arm == arm);
     let mut all = Latencies::new();
-    for latencies in own.filter_map(|of| Latencies::from_base64(&of.histogram).ok()) {
+    for latencies in own.filter_map(|item| Latencies::from_base64(&item.histogram).ok()) {
         all.merge(&latencies);
     }
     (all.count() > 0).then_some(all)
@@ -99,7 +99,7 @@ fn drawing(curves: &[(&Series<'_>, Curve)], width: Width) -> Drawing {
         @for (series, curve) in curves {
             (frame.line(series.look, curve, &series.title))
             @for (tail, share) in MARKED {
-                @if let Some((_, ns)) = curve.iter().find(|(of, _)| of.total_cmp(&tail).is_eq()) {
+                @if let Some((_, ns)) = curve.iter().find(|(curve, _)| curve.total_cmp(&tail).is_eq()) {
                     (series.look.marker(frame.x.at(tail), frame.y.at(*ns),
                         &format!("{}, {share}: {}", series.title, written(*ns))))
                 }

@@ -141,8 +141,8 @@ struct Series<'a> {
 fn series(result: &RunResult) -> Vec<Series<'_>> {
     let of_arm = |(index, (arm, title))| {
         let mut arms = result.header.arms.iter();
-        let null = arms.any(|of| of.name == arm && of.twin_of.is_some());
-        let look = if null { Look::grey(index) } else { Look::of(index) };
+        let null = arms.any(|item| item.name == arm && item.twin_of.is_some());
+        let look = if null { Look::grey(index) } else { Look::from_index(index) };
         Series { arm, title, look, null }
     };
     columns(result).enumerate().map(of_arm).collect()
@@ -157,7 +157,8 @@ fn figures(
     of_workload: impl Fn(&Workload, usize) -> Option<Markup>,
 ) -> Markup {
     let workloads = run.header.workloads.iter().enumerate();
-    let figures: Vec<Markup> = workloads.filter_map(|(index, of)| of_workload(of, index)).collect();
+    let figures: Vec<Markup> =
+        workloads.filter_map(|(index, workload)| of_workload(workload, index)).collect();
     html! {
         @if figures.is_empty() { p { (none) } } @else {
             (words)

@@ -11,15 +11,15 @@ use crate::overview::{COUNTED, counted, ended, heading, sentence, workloads};
 use crate::plot::{ForestGroup, ForestRow, Look, Words, figure, forest_up_to, legend};
 
 /// The overview as one HTML file, which lies beside the experiments' directories.
-pub fn overview_html(of: &Overview) -> String {
+pub fn overview_html(overview: &Overview) -> String {
     let mut sections: Vec<Section<'_>> = vec![
-        ("comparisons", "All differences", differences(of)),
-        ("claims", "Claims", all_claims(of)),
-        ("experiments", "Experiment by experiment", experiments(of)),
-        ("counted", COUNTED, exact(of)),
+        ("comparisons", "All differences", differences(overview)),
+        ("claims", "Claims", all_claims(overview)),
+        ("experiments", "Experiment by experiment", experiments(overview)),
+        ("counted", COUNTED, exact(overview)),
     ];
     let failed: Vec<&OverviewExperiment> =
-        of.experiments.iter().filter(|of| ended(of).is_some()).collect();
+        overview.experiments.iter().filter(|experiment| ended(experiment).is_some()).collect();
     if !failed.is_empty() {
         sections.insert(0, ("failed", "What was not completed", not_completed(&failed)));
     }
@@ -27,37 +27,37 @@ pub fn overview_html(of: &Overview) -> String {
     let top = html! {
         p class="quiet small" { "pgtoll measure" }
         h1 { (headline) }
-        p class="quiet" { (heading(of)) ". " (disk(of)) ", " (of.host.kernel) ", pgtoll " (of.pgtoll) "." }
-        @if let Some(headline) = &of.headline { p class="lead" { strong { (headline) } } }
+        p class="quiet" { (heading(overview)) ". " (disk(overview)) ", " (overview.host.kernel) ", pgtoll " (overview.pgtoll) "." }
+        @if let Some(headline) = &overview.headline { p class="lead" { strong { (headline) } } }
     };
     let main = html! { (contents(&sections)) (bodies(&sections)) };
     let words = "Made by pgtoll from the records of runs.";
     page(
-        &html! { (headline) " – PostgreSQL " (of.version) ", pgtoll" },
+        &html! { (headline) " – PostgreSQL " (overview.version) ", pgtoll" },
         &top,
         &main,
         words,
-        &inert(of),
+        &inert(overview),
     )
 }
 
 /// Its mount options are in the records.
-fn disk(of: &Overview) -> &str {
-    of.host.file_system.split(" (").next().unwrap_or_default()
+fn disk(overview: &Overview) -> &str {
+    overview.host.file_system.split(" (").next().unwrap_or_default()
 }
 
 /// A line for each experiment that failed or was interrupted.
 fn not_completed(failed: &[&OverviewExperiment]) -> Markup {
     html! {
-        ul { @for of in failed {
-            li { strong { (of.name) } " " (ended(of).unwrap_or_default()) }
+        ul { @for failed in failed {
+            li { strong { (failed.name) } " " (ended(failed).unwrap_or_default()) }
         } }
     }
 }
 
 /// One picture of all: a group for each workload of each experiment, in it a row for each arm.
-fn differences(of: &Overview) -> Markup {
-    let groups: Vec<ForestGroup> = of.experiments.iter().flat_map(groups).collect();
+fn differences(overview: &Overview) -> Markup {
+    let groups: Vec<ForestGroup> = overview.experiments.iter().flat_map(groups).collect();
     if groups.is_empty() {
         return html! {
             p { "There is no comparison: it needs at least two completed rounds or repetitions." }
@@ -80,7 +80,7 @@ fn differences(of: &Overview) -> Markup {
              leave the band may be chance. What is beyond the axis ends in an arrow; the numbers \
              stand beside it."
         }
-        (legend([("arm", Look::of(ARM)), ("copy of the baseline", Look::grey(TWIN))]))
+        (legend([("arm", Look::from_index(ARM)), ("copy of the baseline", Look::grey(TWIN))]))
         (figure(&words, |width| forest_up_to(&groups, width, MOST)))
     }
 }
@@ -91,13 +91,16 @@ const MOST: f64 = 150.0;
 const ARM: usize = 1;
 const TWIN: usize = 4;
 
-fn groups(of: &OverviewExperiment) -> Vec<ForestGroup> {
-    let groups = workloads(of).into_iter().filter_map(|workload| {
-        let own: Vec<&Comparison> =
-            of.comparisons.iter().filter(|of| of.workload == workload).collect();
+fn groups(experiment: &OverviewExperiment) -> Vec<ForestGroup> {
+    let groups = workloads(experiment).into_iter().filter_map(|workload| {
+        let own: Vec<&Comparison> = experiment
+            .comparisons
+            .iter()
+            .filter(|comparison| comparison.workload == workload)
+            .collect();
         let metric = own.first()?.metric;
         Some(ForestGroup {
-            title: format!("{}, {workload}: {}", of.name, title(metric)),
+            title: format!("{}, {workload}: {}", experiment.name, title(metric)),
             less_is_worse: !metric.more_is_worse(),
             rows: own.into_iter().map(named_row).collect(),
         })
@@ -105,18 +108,21 @@ fn groups(of: &OverviewExperiment) -> Vec<ForestGroup> {
     groups.collect()
 }
 
-fn named_row(of: &Comparison) -> ForestRow {
-    let (name, look) = if of.null {
-        (format!("{} (null)", of.arm), Look::grey(TWIN))
+fn named_row(comparison: &Comparison) -> ForestRow {
+    let (name, look) = if comparison.null {
+        (format!("{} (null)", comparison.arm), Look::grey(TWIN))
     } else {
-        (of.arm.clone(), Look::of(ARM))
+        (comparison.arm.clone(), Look::from_index(ARM))
     };
-    row(name, look, of)
+    row(name, look, comparison)
 }
 
-fn all_claims(of: &Overview) -> Markup {
-    let groups: Vec<_> =
-        of.experiments.iter().map(|of| (of.name.clone(), of.claims.as_slice())).collect();
+fn all_claims(overview: &Overview) -> Markup {
+    let groups: Vec<_> = overview
+        .experiments
+        .iter()
+        .map(|experiment| (experiment.name.clone(), experiment.claims.as_slice()))
+        .collect();
     html! {
         @if groups.iter().all(|(_, claims)| claims.is_empty()) {
             p { "These experiments claim nothing." }
@@ -132,23 +138,24 @@ fn all_claims(of: &Overview) -> Markup {
 }
 
 /// Each experiment's question and answers, with a link to its own page.
-fn experiments(of: &Overview) -> Markup {
+fn experiments(overview: &Overview) -> Markup {
     html! {
-        @for of in &of.experiments {
-            h3 { (of.name) }
-            p { strong { (of.question) } }
-            @if let Some(ended) = ended(of) { p class="warning" role="note" { (ended) } }
-            @if let Some(sentence) = sentence(of) {
+        @for experiment in &overview.experiments {
+            h3 { (experiment.name) }
+            p { strong { (experiment.question) } }
+            @if let Some(ended) = ended(experiment) { p class="warning" role="note" { (ended) } }
+            @if let Some(sentence) = sentence(experiment) {
                 p { (sentence) }
-                p { a href={ "./" (of.name) "/report.html" } { "The report of " (of.name) } }
+                p { a href={ "./" (experiment.name) "/report.html" } { "The report of " (experiment.name) } }
             }
         }
     }
 }
 
 /// WAL of every experiment that counted some.
-fn exact(of: &Overview) -> Markup {
-    let all = || of.experiments.iter().map(|of| (&of.name, counted(of)));
+fn exact(overview: &Overview) -> Markup {
+    let all =
+        || overview.experiments.iter().map(|experiment| (&experiment.name, counted(experiment)));
     html! {
         @if all().all(|(_, rows)| rows.is_empty()) { p { "Nothing was counted." } } @else {
             div class="scroll" role="region" aria-label="Table of WAL" tabindex="0" {

@@ -10,20 +10,20 @@ use crate::payers::{
 use crate::prediction_numbers::cores;
 
 /// Relations and statements, where they are known.
-pub(crate) fn payers(of: &PredictionRecord) -> Markup {
-    let Some(ranking) = &of.payers else { return html! {} };
+pub(crate) fn payers(prediction: &PredictionRecord) -> Markup {
+    let Some(ranking) = &prediction.payers else { return html! {} };
     html! {
         @if !ranking.relations.is_empty() { (relations(ranking)) }
         @if !ranking.statements.is_empty() {
-            p { (statements_words(ranking, of.watch.statements.as_ref())) }
+            p { (statements_words(ranking, prediction.watch.statements.as_ref())) }
             (statements(ranking))
         }
     }
 }
 
-fn relations(of: &PayerRanking) -> Markup {
+fn relations(ranking: &PayerRanking) -> Markup {
     html! {
-        p { (relations_words(of)) }
+        p { (relations_words(ranking)) }
         div class="scroll" role="region" tabindex="0" aria-label="Relations by share" {
             table class="names close" {
                 thead { tr {
@@ -31,7 +31,7 @@ fn relations(of: &PayerRanking) -> Markup {
                         th scope="col" { (title) }
                     }
                 } }
-                tbody { @for relation in &of.relations { tr {
+                tbody { @for relation in &ranking.relations { tr {
                     th scope="row" { (relation_name(relation)) }
                     @for cell in shares(relation) { td { (cell) } }
                     td { (relation.pages) }
@@ -41,8 +41,8 @@ fn relations(of: &PayerRanking) -> Markup {
     }
 }
 
-fn statements(of: &PayerRanking) -> Markup {
-    let has_text = of.statements.iter().any(|of| of.text.is_some());
+fn statements(ranking: &PayerRanking) -> Markup {
+    let has_text = ranking.statements.iter().any(|statement| statement.text.is_some());
     let titles = [
         "query id",
         "database",
@@ -61,17 +61,17 @@ fn statements(of: &PayerRanking) -> Markup {
                     @for title in titles { th scope="col" { (title) } }
                     @if has_text { th scope="col" { "text" } }
                 } }
-                tbody { @for of in &of.statements { tr {
-                    th scope="row" { (of.query_id) }
-                    td { (of.database) }
-                    td { (of.role) }
-                    td { (percent_of_share(of.share)) }
-                    td { (percent_of_share(of.cpu_share)) }
-                    td { (cores(of.cpu_cores.lower)) " to " (cores(of.cpu_cores.upper)) }
-                    td { (of.image_share.map_or_else(|| "-".to_owned(), percent_of_share)) }
-                    td { (images_words(of)) }
-                    td { (calls_words(of.calls_per_second)) }
-                    @if has_text { td { code { (of.text.as_deref().unwrap_or_default()) } } }
+                tbody { @for statement in &ranking.statements { tr {
+                    th scope="row" { (statement.query_id) }
+                    td { (statement.database) }
+                    td { (statement.role) }
+                    td { (percent_of_share(statement.share)) }
+                    td { (percent_of_share(statement.cpu_share)) }
+                    td { (cores(statement.cpu_cores.lower)) " to " (cores(statement.cpu_cores.upper)) }
+                    td { (statement.image_share.map_or_else(|| "-".to_owned(), percent_of_share)) }
+                    td { (images_words(statement)) }
+                    td { (calls_words(statement.calls_per_second)) }
+                    @if has_text { td { code { (statement.text.as_deref().unwrap_or_default()) } } }
                 } } }
             }
         }

@@ -14,45 +14,52 @@ use crate::prediction::{
 
 /// A prediction as one HTML file, with all that it needs inside. Whatever stands in the record is
 /// text in it, never markup.
-pub(crate) fn prediction_html(of: &PredictionRecord) -> String {
-    let mut sections: Vec<Section<'_>> = vec![("figures", "Figures", figures(of))];
-    let pictures = pictures(of);
+pub(crate) fn prediction_html(prediction: &PredictionRecord) -> String {
+    let mut sections: Vec<Section<'_>> = vec![("figures", "Figures", figures(prediction))];
+    let pictures = pictures(prediction);
     if !pictures.is_empty() {
         let all = html! { @for picture in &pictures { (picture) } };
         sections.push(("over-time", "Over time", all));
     }
-    if of.one_time.is_some() {
-        sections.push(("once", "What it costs once", once(of)));
+    if prediction.one_time.is_some() {
+        sections.push(("once", "What it costs once", once(prediction)));
     }
-    if of.payers.is_some() {
-        sections.push(("payers", heading(of), payers(of)));
+    if prediction.payers.is_some() {
+        sections.push(("payers", heading(prediction), payers(prediction)));
     }
-    if !check_lines(&of.checks).is_empty() {
-        sections.push(("checked", "Checked against what was seen", checked(of)));
+    if !check_lines(&prediction.checks).is_empty() {
+        sections.push(("checked", "Checked against what was seen", checked(prediction)));
     }
-    sections.push(("windows", "Windows", windows(of)));
-    sections.push(("seen", "What was seen", seen(of)));
-    sections.push(("again", "Again", again(of)));
+    sections.push(("windows", "Windows", windows(prediction)));
+    sections.push(("seen", "What was seen", seen(prediction)));
+    sections.push(("again", "Again", again(prediction)));
     let main = html! {
         section id="answer" aria-labelledby="answer-heading" {
             h2 id="answer-heading" { "In short" }
-            @for answer in &of.answers { (in_short(of, answer)) }
+            @for answer in &prediction.answers { (in_short(prediction, answer)) }
             (contents(&sections))
         }
         (bodies(&sections))
     };
-    let title = html! { "What safety would cost PostgreSQL " (of.server.version) ", pgtoll" };
+    let title =
+        html! { "What safety would cost PostgreSQL " (prediction.server.version) ", pgtoll" };
     let heading = html! {
         p class="quiet small" { "pgtoll predict" }
         h1 { "What would other settings cost this server?" }
-        p class="quiet" { (subject_words(of)) }
+        p class="quiet" { (subject_words(prediction)) }
     };
-    page(&title, &heading, &main, "Made by pgtoll from what was seen of a server.", &inert(of))
+    page(
+        &title,
+        &heading,
+        &main,
+        "Made by pgtoll from what was seen of a server.",
+        &inert(prediction),
+    )
 }
 
-fn in_short(of: &PredictionRecord, answer: &PredictionAnswer) -> Markup {
-    let remedies = remedy_words(of, answer);
-    let bill = of.one_time.as_ref();
+fn in_short(prediction: &PredictionRecord, answer: &PredictionAnswer) -> Markup {
+    let remedies = remedy_words(prediction, answer);
+    let bill = prediction.one_time.as_ref();
     html! {
         @if let Some(advice) = &answer.advice {
             p class="lead" { strong { (action_words(advice.action)) } " " (answer.headline) }
@@ -74,9 +81,9 @@ fn in_short(of: &PredictionRecord, answer: &PredictionAnswer) -> Markup {
     }
 }
 
-fn figures(of: &PredictionRecord) -> Markup {
+fn figures(prediction: &PredictionRecord) -> Markup {
     html! {
-        @for answer in &of.answers {
+        @for answer in &prediction.answers {
             h3 { code { (answer.setting) " = " (answer.value) } }
             div class="scroll" role="region" tabindex="0"
                 aria-label={ "Figures for " (answer.setting) " = " (answer.value) } {
@@ -99,8 +106,8 @@ fn figures(of: &PredictionRecord) -> Markup {
     }
 }
 
-fn once(of: &PredictionRecord) -> Markup {
-    let Some(bill) = &of.one_time else { return html! {} };
+fn once(prediction: &PredictionRecord) -> Markup {
+    let Some(bill) = &prediction.one_time else { return html! {} };
     html! {
         @for line in bill_lines(bill) { p { (line) } }
         h3 { "Ways, and how long the server is away" }
@@ -125,12 +132,14 @@ fn listed(title: &str, lines: &[String]) -> Markup {
     }
 }
 
-fn checked(of: &PredictionRecord) -> Markup {
-    html! { ul { @for line in check_lines(&of.checks) { li { (line) } } } }
+fn checked(prediction: &PredictionRecord) -> Markup {
+    html! { ul { @for line in check_lines(&prediction.checks) { li { (line) } } } }
 }
 
-fn windows(of: &PredictionRecord) -> Markup {
-    let number = |of: Option<u64>| of.map_or_else(|| "-".to_owned(), |of| of.to_string());
+fn windows(record: &PredictionRecord) -> Markup {
+    let number = |count: Option<u64>| {
+        count.map_or_else(|| "-".to_owned(), |prediction| prediction.to_string())
+    };
     html! {
         div class="scroll" role="region" aria-label="Windows" tabindex="0" {
             table class="names close" {
@@ -140,7 +149,7 @@ fn windows(of: &PredictionRecord) -> Markup {
                         th scope="col" { (title) }
                     }
                 } }
-                tbody { @for window in &of.watch.windows { tr {
+                tbody { @for window in &record.watch.windows { tr {
                     th scope="row" { (window.began) }
                     td { (format!("{:.1}", window.seconds)) }
                     td { (if window.is_cycle { "yes" } else { "no" }) }
@@ -157,18 +166,18 @@ fn windows(of: &PredictionRecord) -> Markup {
     }
 }
 
-fn seen(of: &PredictionRecord) -> Markup {
+fn seen(prediction: &PredictionRecord) -> Markup {
     html! {
-        ul { @for line in seen_lines(of) { li { (line) } } }
-        @if !of.notes.is_empty() { ul { @for note in &of.notes { li { (note) } } } }
+        ul { @for line in seen_lines(prediction) { li { (line) } } }
+        @if !prediction.notes.is_empty() { ul { @for note in &prediction.notes { li { (note) } } } }
     }
 }
 
-fn again(of: &PredictionRecord) -> Markup {
-    let json = serde_json::to_string(of).unwrap_or_default();
+fn again(prediction: &PredictionRecord) -> Markup {
+    let json = serde_json::to_string(prediction).unwrap_or_default();
     html! {
         p { "The command that watches again:" }
-        pre { code { (of.command.iter().take(100).cloned().collect::<Vec<_>>().join(" ")) } }
+        pre { code { (prediction.command.iter().take(100).cloned().collect::<Vec<_>>().join(" ")) } }
         (download("All figures of this page", "prediction.json", &json))
     }
 }

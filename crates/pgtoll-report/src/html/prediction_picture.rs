@@ -7,8 +7,8 @@ use crate::plot::{Drawing, Frame, Look, Scale, Unit, Width, Words, figure, legen
 use crate::prediction_numbers::{cores, rate};
 
 /// A picture of each answer that has windows with figures.
-pub(crate) fn pictures(of: &PredictionRecord) -> Vec<Markup> {
-    let answers = of.answers.iter().enumerate();
+pub(crate) fn pictures(prediction: &PredictionRecord) -> Vec<Markup> {
+    let answers = prediction.answers.iter().enumerate();
     answers.filter_map(|(index, answer)| picture(answer, index)).collect()
 }
 
@@ -30,8 +30,8 @@ const TODAY: &str = "WAL today";
 
 fn picture(answer: &PredictionAnswer, index: usize) -> Option<Markup> {
     let steps = steps(&answer.windows);
-    let has_wal = steps.iter().any(|step| step.wal.is_some_and(|of| is_change(of, step.today)));
-    let has_cpu = steps.iter().any(|step| step.cpu.is_some_and(|of| is_change(of, 0.0)));
+    let has_wal = steps.iter().any(|step| step.wal.is_some_and(|wal| is_change(wal, step.today)));
+    let has_cpu = steps.iter().any(|step| step.cpu.is_some_and(|cpu| is_change(cpu, 0.0)));
     if steps.len() < 2 || !(has_wal || has_cpu) {
         return None;
     }
@@ -51,12 +51,12 @@ fn picture(answer: &PredictionAnswer, index: usize) -> Option<Markup> {
     let with = format!("with {question}");
     Some(html! {
         (figure(&words, |width| drawing(&steps, has_wal, has_cpu, width)))
-        (legend([(TODAY, Look::of(0)), (with.as_str(), Look::of(1))]))
+        (legend([(TODAY, Look::from_index(0)), (with.as_str(), Look::from_index(1))]))
     })
 }
 
-fn is_change(of: Interval, today: f64) -> bool {
-    of.lower < today || of.upper > today
+fn is_change(interval: Interval, today: f64) -> bool {
+    interval.lower < today || interval.upper > today
 }
 
 /// In the order of time. Of very many windows neighbours are one step: the mean of what is known,
@@ -67,25 +67,25 @@ fn steps(windows: &[PredictedWindow]) -> Vec<Step> {
     windows
         .chunks(every)
         .map(|part| {
-            let seconds: f64 = part.iter().map(|of| of.seconds.max(0.0)).sum();
+            let seconds: f64 = part.iter().map(|part| part.seconds.max(0.0)).sum();
             let from = minutes;
             minutes += seconds / 60.0;
             let mean = |value: &dyn Fn(&PredictedWindow) -> f64| {
-                part.iter().map(|of| value(of) * of.seconds.max(0.0)).sum::<f64>()
+                part.iter().map(|part| value(part) * part.seconds.max(0.0)).sum::<f64>()
                     / seconds.max(f64::MIN_POSITIVE)
             };
-            let with = |of: &PredictedWindow| {
-                let Interval { estimate, lower, upper } = of.extra_wal_bytes_per_second?;
-                let today = of.wal_bytes_per_second;
+            let with = |window: &PredictedWindow| {
+                let Interval { estimate, lower, upper } = window.extra_wal_bytes_per_second?;
+                let today = window.wal_bytes_per_second;
                 let (lower, upper) = (today + lower, today + upper);
                 Some(Interval { estimate: today + estimate, lower, upper })
             };
             Step {
                 from,
                 to: minutes,
-                today: mean(&|of| of.wal_bytes_per_second),
+                today: mean(&|item| item.wal_bytes_per_second),
                 wal: together(part, &with),
-                cpu: together(part, &|of| of.cpu_cores),
+                cpu: together(part, &|item| item.cpu_cores),
             }
         })
         .collect()
@@ -96,12 +96,13 @@ fn together(
     value: &dyn Fn(&PredictedWindow) -> Option<Interval>,
 ) -> Option<Interval> {
     let known: Vec<(f64, Interval)> =
-        part.iter().filter_map(|of| Some((of.seconds.max(0.001), value(of)?))).collect();
+        part.iter().filter_map(|part| Some((part.seconds.max(0.001), value(part)?))).collect();
     let seconds: f64 = known.iter().map(|(seconds, _)| seconds).sum();
     (!known.is_empty()).then(|| Interval {
-        estimate: known.iter().map(|(seconds, of)| of.estimate * seconds).sum::<f64>() / seconds,
-        lower: known.iter().map(|(_, of)| of.lower).fold(f64::INFINITY, f64::min),
-        upper: known.iter().map(|(_, of)| of.upper).fold(f64::NEG_INFINITY, f64::max),
+        estimate: known.iter().map(|(seconds, item)| item.estimate * seconds).sum::<f64>()
+            / seconds,
+        lower: known.iter().map(|(_, item)| item.lower).fold(f64::INFINITY, f64::min),
+        upper: known.iter().map(|(_, item)| item.upper).fold(f64::NEG_INFINITY, f64::max),
     })
 }
 
@@ -141,7 +142,7 @@ fn drawing(steps: &[Step], has_wal: bool, has_cpu: bool, width: Width) -> Drawin
         x_ticks: ticks,
         y_ticks: 4,
     };
-    let ends = |of: &Interval| [of.lower, of.estimate, of.upper];
+    let ends = |interval: &Interval| [interval.lower, interval.estimate, interval.upper];
     let cpu_top = if has_wal { 30.0 + high + 72.0 } else { 30.0 };
     let values = steps
         .iter()
@@ -154,7 +155,7 @@ fn drawing(steps: &[Step], has_wal: bool, has_cpu: bool, width: Width) -> Drawin
         @if has_wal {
             (wal.axes())
             (predicted(&wal, steps, &|step| step.wal, "WAL with the setting"))
-            (wal.steps(Look::of(0), 2.0, &today, TODAY))
+            (wal.steps(Look::from_index(0), 2.0, &today, TODAY))
         }
         @if has_cpu {
             (cpu.axes())
@@ -175,11 +176,12 @@ fn predicted(
     let known: Vec<(&Step, Interval)> =
         steps.iter().filter_map(|step| Some((step, value(step)?))).collect();
     let band: Vec<_> =
-        known.iter().map(|(step, of)| (step.from, step.to, of.lower, of.upper)).collect();
-    let line: Vec<_> = known.iter().map(|(step, of)| (step.from, step.to, of.estimate)).collect();
+        known.iter().map(|(step, item)| (step.from, step.to, item.lower, item.upper)).collect();
+    let line: Vec<_> =
+        known.iter().map(|(step, item)| (step.from, step.to, item.estimate)).collect();
     html! {
-        (frame.band(Look::of(1), &band, "its range"))
-        (frame.steps(Look::of(1), 2.0, &line, tooltip))
+        (frame.band(Look::from_index(1), &band, "its range"))
+        (frame.steps(Look::from_index(1), 2.0, &line, tooltip))
     }
 }
 

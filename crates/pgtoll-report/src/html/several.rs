@@ -14,19 +14,19 @@ use crate::side_by_side::{
 use crate::text::Block;
 
 /// The records side by side as one HTML file, with all that it needs inside.
-pub(crate) fn html_side_by_side(of: &SideBySide) -> String {
-    let (labels, changes) = (labels(of), change_blocks(of));
+pub(crate) fn html_side_by_side(side: &SideBySide) -> String {
+    let (labels, changes) = (labels(side), change_blocks(side));
     let mut sections: Vec<Section<'_>> = vec![
-        ("differences", "What differs between the records", differences(of)),
-        ("comparisons", "What each of them found", forests(of)),
-        ("table", "The table", table("all figures", "figure", &labels, &blocks(of))),
+        ("differences", "What differs between the records", differences(side)),
+        ("comparisons", "What each of them found", forests(side)),
+        ("table", "The table", table("all figures", "figure", &labels, &blocks(side))),
     ];
     if !changes.is_empty() {
         sections.push((
             "changes",
             "How the costs changed",
             html! {
-                p { (sentence(&changes_title(of))) "." }
+                p { (sentence(&changes_title(side))) "." }
                 (table("changes", "figure", &labels[1..], &changes))
             },
         ));
@@ -36,19 +36,19 @@ pub(crate) fn html_side_by_side(of: &SideBySide) -> String {
         "How to read this",
         html! {
             p { (LEGEND) }
-            @if !of.notes.is_empty() { ul { @for note in &of.notes { li { (note) } } } }
+            @if !side.notes.is_empty() { ul { @for note in &side.notes { li { (note) } } } }
         },
     ));
-    let question = &of.records[0].result.header.question;
+    let question = &side.records[0].result.header.question;
     let top = html! {
         p class="quiet small" { "pgtoll report" }
         h1 { (question) }
-        p class="quiet" { (heading(of)) }
+        p class="quiet" { (heading(side)) }
     };
     let main = html! { (contents(&sections)) (bodies(&sections)) };
-    let title = html! { (question) " – " (of.records.len()) " records, pgtoll" };
+    let title = html! { (question) " – " (side.records.len()) " records, pgtoll" };
     let words = "Made by pgtoll from the records of runs.";
-    page(&title, &top, &main, words, &inert(of))
+    page(&title, &top, &main, words, &inert(side))
 }
 
 fn sentence(text: &str) -> String {
@@ -56,43 +56,44 @@ fn sentence(text: &str) -> String {
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
-fn differences(of: &SideBySide) -> Markup {
-    let names = of.records.iter().map(|record| record.name.clone());
+fn differences(side: &SideBySide) -> Markup {
+    let names = side.records.iter().map(|record| record.name.clone());
     let names = std::iter::once("record".to_owned()).chain(names).collect();
-    let rows = std::iter::once(names).chain(difference_rows(of)).collect();
+    let rows = std::iter::once(names).chain(difference_rows(side)).collect();
     table(
         "what differs",
         "field",
-        &labels(of),
+        &labels(side),
         &[("where and with what they were made".to_owned(), rows)],
     )
 }
 
 /// A figure for each workload, in it a group for each figure and arm, in that a row for each record.
-fn forests(of: &SideBySide) -> Markup {
-    let labels = labels(of);
-    let looks = labels.iter().enumerate().map(|(index, label)| (label.as_str(), Look::of(index)));
+fn forests(side: &SideBySide) -> Markup {
+    let labels = labels(side);
+    let looks =
+        labels.iter().enumerate().map(|(index, label)| (label.as_str(), Look::from_index(index)));
     html! {
         p {
-            "Each row is what one record found: an arm’s difference from " strong { (of.baseline()) }
+            "Each row is what one record found: an arm’s difference from " strong { (side.baseline()) }
             " with its 95 % interval. The tinted side is the worse one. Each workload has an axis of \
              its own."
         }
         (legend(looks))
-        @for (index, workload) in of.workloads().into_iter().enumerate() {
-            (of_workload(of, workload, index))
+        @for (index, workload) in side.workloads().into_iter().enumerate() {
+            (of_workload(side, workload, index))
         }
     }
 }
 
-fn of_workload(of: &SideBySide, workload: &Workload, index: usize) -> Markup {
-    let arms = of.arms();
-    let arms = || arms.iter().filter(|arm| arm.name != of.baseline() && arm.twin_of.is_none());
+fn of_workload(side: &SideBySide, workload: &Workload, index: usize) -> Markup {
+    let arms = side.arms();
+    let arms = || arms.iter().filter(|arm| arm.name != side.baseline() && arm.twin_of.is_none());
     let groups = metrics(workload).into_iter().flat_map(|metric| {
         arms().map(move |arm| ForestGroup {
             title: format!("{}: {}", title(metric), called(arm)),
             less_is_worse: !metric.more_is_worse(),
-            rows: rows(of, workload, metric, &arm.name),
+            rows: rows(side, workload, metric, &arm.name),
         })
     });
     let groups: Vec<ForestGroup> = groups.filter(|group| !group.rows.is_empty()).collect();
@@ -104,19 +105,19 @@ fn of_workload(of: &SideBySide, workload: &Workload, index: usize) -> Markup {
     });
     let words = Words {
         id: format!("forest-{index}"),
-        title: &format!("Differences from {}: {}", of.baseline(), workload.title),
+        title: &format!("Differences from {}: {}", side.baseline(), workload.title),
         description: said.collect::<Vec<_>>().join(". "),
         caption: html! { h3 { (workload.title) } },
     };
     figure(&words, |width| forest(&groups, width))
 }
 
-fn rows(of: &SideBySide, workload: &Workload, metric: Metric, arm: &str) -> Vec<ForestRow> {
-    let found = of.records.iter().enumerate().filter_map(|(index, record)| {
+fn rows(side: &SideBySide, workload: &Workload, metric: Metric, arm: &str) -> Vec<ForestRow> {
+    let found = side.records.iter().enumerate().filter_map(|(index, record)| {
         let mut all = record.result.comparisons.iter();
-        let found = all.find(|of| is_of(of, &workload.name, metric, arm))?;
+        let found = all.find(|comparison| is_of(comparison, &workload.name, metric, arm))?;
         let name = format!("{}: {}", record.label, record.result.header.server.version);
-        Some(row(name, Look::of(index), found))
+        Some(row(name, Look::from_index(index), found))
     });
     found.collect()
 }

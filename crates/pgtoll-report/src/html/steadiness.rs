@@ -24,7 +24,9 @@ pub(crate) fn section(run: &Run, result: &RunResult) -> Markup {
         }
     };
     let none = "Nothing was timed in two arms: there is no difference to show.";
-    figures(run, &words, none, |of, index| of_workload(run, result, of, index).filter(|_| of.timed))
+    figures(run, &words, none, |item, index| {
+        of_workload(run, result, item, index).filter(|_| item.timed)
+    })
 }
 
 /// A pair: in which round, where in the round as a share, and the difference in per cent.
@@ -35,9 +37,9 @@ struct Pair {
     percent: f64,
 }
 
-fn of_workload(run: &Run, result: &RunResult, of: &Workload, index: usize) -> Option<Markup> {
-    let metric = *metrics(of).first()?;
-    let samples = samples(run.into(), of, metric);
+fn of_workload(run: &Run, result: &RunResult, workload: &Workload, index: usize) -> Option<Markup> {
+    let metric = *metrics(workload).first()?;
+    let samples = samples(run.into(), workload, metric);
     let all = series(result);
     let mut arms = Vec::new();
     for series in all.into_iter().skip(1) {
@@ -47,19 +49,20 @@ fn of_workload(run: &Run, result: &RunResult, of: &Workload, index: usize) -> Op
         }
     }
     let rounds = arms.iter().flat_map(|(_, pairs)| pairs).map(|pair| pair.round).max()?;
-    let noun = if matches!(of.work, Work::Operation { .. }) { "repetitions" } else { "rounds" };
+    let noun =
+        if matches!(workload.work, Work::Operation { .. }) { "repetitions" } else { "rounds" };
     let count: usize = arms.iter().map(|(_, pairs)| pairs.len()).sum();
     let words = Words {
         id: format!("time-{index}"),
-        title: &format!("Difference from {} over time: {}", result.header.baseline, of.title),
+        title: &format!("Difference from {} over time: {}", result.header.baseline, workload.title),
         description: format!("{count} pairs in {rounds} {noun}, {}", title(metric)),
         caption: html! {
-            h3 { (of.title) }
+            h3 { (workload.title) }
             p { (title(metric)) ", difference from " (result.header.baseline) ", over the "
                 (noun) " in the order of time" }
         },
     };
-    let estimate = |arm: &str| comparison(result, of, metric, arm);
+    let estimate = |arm: &str| comparison(result, workload, metric, arm);
     Some(figure(&words, |width| {
         let scale = Scale::linear(range(&arms, &estimate), Unit::SignedPercent).padded(0.06);
         panels(&arms, &estimate, &scale, rounds, noun, width)
@@ -83,7 +86,7 @@ fn range<'a>(
     let last = percents.len().saturating_sub(1);
     let rank = |share: f64| percents.get((last as f64 * share).round() as usize).copied();
     let estimates = arms.iter().filter_map(|(series, _)| estimate(series.arm));
-    let estimates = estimates.flat_map(|of| [of.ratio.lower, of.ratio.upper]);
+    let estimates = estimates.flat_map(|estimate| [estimate.ratio.lower, estimate.ratio.upper]);
     let estimates = estimates.map(|ratio| (ratio.min(11.0) - 1.0) * 100.0);
     rank(0.04).into_iter().chain(rank(0.96)).chain([0.0]).chain(estimates).collect()
 }
@@ -102,8 +105,8 @@ fn panels<'a>(
     let mut marks = Vec::new();
     for (index, (series, pairs)) in arms.iter().enumerate() {
         let is_last = index + 1 == arms.len();
-        let of = estimate(series.arm);
-        let value = of.map(interval).map_or(String::new(), |value| format!(": {value}"));
+        let item = estimate(series.arm);
+        let value = item.map(interval).map_or(String::new(), |value| format!(": {value}"));
         let x = Scale::linear([0.0, f64::from(rounds)], Unit::Plain).between(left, right);
         let frame = Frame {
             x,
@@ -121,11 +124,11 @@ fn panels<'a>(
             @if is_last { (frame.columns(rounds)) }
             (frame.level("zero", 0.0))
             (frame.dust(series.look, &binned(pairs)))
-            @if let Some(of) = of {
-                (frame.ribbon(series.look, percent(of.ratio.lower), percent(of.ratio.upper),
-                    &interval(of)))
+            @if let Some(estimate) = item {
+                (frame.ribbon(series.look, percent(estimate.ratio.lower), percent(estimate.ratio.upper),
+                    &interval(estimate)))
                 (frame.level(&format!("estimate {}", series.look.class()),
-                    percent(of.ratio.estimate)))
+                    percent(estimate.ratio.estimate)))
             }
             @for (round, median, count) in medians(pairs) {
                 (series.look.marker(frame.x.at(f64::from(round) - 0.5), frame.y.at(median),
@@ -135,7 +138,7 @@ fn panels<'a>(
         });
         top += height + between;
     }
-    Drawing { height: top - between + 40.0, marks: html! { @for of in &marks { (of) } } }
+    Drawing { height: top - between + 40.0, marks: html! { @for mark in &marks { (mark) } } }
 }
 
 fn beyond(out: usize) -> String {
@@ -153,16 +156,16 @@ fn percent(ratio: f64) -> f64 {
 fn pairs(samples: &[Sample<'_>], arm: &str, baseline: &str) -> Vec<Pair> {
     let mut by_block: BTreeMap<(u32, u32), (Option<f64>, Option<f64>)> = BTreeMap::new();
     let mut blocks: BTreeMap<u32, (u32, u32)> = BTreeMap::new();
-    for of in samples {
-        let value = Some(of.numerator / of.denominator);
-        let pair = by_block.entry((of.round, of.block)).or_default();
-        if of.arm == arm {
+    for sample in samples {
+        let value = Some(sample.numerator / sample.denominator);
+        let pair = by_block.entry((sample.round, sample.block)).or_default();
+        if sample.arm == arm {
             pair.0 = value;
-        } else if of.arm == baseline {
+        } else if sample.arm == baseline {
             pair.1 = value;
         }
-        let (first, last) = blocks.entry(of.round).or_insert((of.block, of.block));
-        (*first, *last) = ((*first).min(of.block), (*last).max(of.block));
+        let (first, last) = blocks.entry(sample.round).or_insert((sample.block, sample.block));
+        (*first, *last) = ((*first).min(sample.block), (*last).max(sample.block));
     }
     let pairs = by_block.into_iter().filter_map(|((round, block), (own, other))| {
         let (first, last) = *blocks.get(&round)?;
@@ -184,7 +187,7 @@ fn binned(pairs: &[Pair]) -> Vec<(f64, f64)> {
     let of_rounds = pairs.chunk_by(|one, other| one.round == other.round);
     let bins = of_rounds.flat_map(|of_round| of_round.chunks(size));
     let mean =
-        |bin: &[Pair], of: fn(&Pair) -> f64| bin.iter().map(of).sum::<f64>() / bin.len() as f64;
+        |bin: &[Pair], pair: fn(&Pair) -> f64| bin.iter().map(pair).sum::<f64>() / bin.len() as f64;
     bins.map(|bin| {
         (mean(bin, |pair| f64::from(pair.round) - 1.0 + pair.at), mean(bin, |pair| pair.percent))
     })

@@ -53,12 +53,12 @@ fn values_that_are_no_numbers_are_drawn_all_the_same() {
     let run = Run::parse(SMALL).unwrap();
     let mut result = summarise(&run);
     let strange = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -1.0, f64::MAX, f64::MIN];
-    for (of, value) in result.comparisons.iter_mut().zip(strange.into_iter().cycle()) {
-        (of.ratio.lower, of.ratio.estimate, of.ratio.upper) = (value, value, value);
-        of.half_width = value;
+    for (item, value) in result.comparisons.iter_mut().zip(strange.into_iter().cycle()) {
+        (item.ratio.lower, item.ratio.estimate, item.ratio.upper) = (value, value, value);
+        item.half_width = value;
     }
-    for (of, value) in result.values.iter_mut().zip(strange.into_iter().cycle()) {
-        of.value = value;
+    for (item, value) in result.values.iter_mut().zip(strange.into_iter().cycle()) {
+        item.value = value;
     }
     let page = html_report(&run, &result);
     assert_well_formed(&page);
@@ -127,8 +127,8 @@ fn rename(line: &mut Line, arm: &str, title: &str, argument: &str) {
     };
     match line {
         Line::Header(header) => {
-            header.arms.iter_mut().for_each(|of| own(&mut of.name));
-            header.workloads.iter_mut().for_each(|of| title.clone_into(&mut of.title));
+            header.arms.iter_mut().for_each(|arm| own(&mut arm.name));
+            header.workloads.iter_mut().for_each(|workload| title.clone_into(&mut workload.title));
             for text in [&mut header.question, &mut header.experiment, &mut header.host.cpu] {
                 title.clone_into(text);
             }
@@ -136,19 +136,19 @@ fn rename(line: &mut Line, arm: &str, title: &str, argument: &str) {
             header.command.push(argument.to_owned());
             header.server.settings.insert(title.to_owned(), argument.to_owned());
         }
-        Line::Slice(of) => own(&mut of.arm),
-        Line::Sample(of) => own(&mut of.arm),
-        Line::Operation(of) => own(&mut of.arm),
-        Line::Counted(of) => {
-            let types = of.counters.wal_by_type.values().next().copied();
-            of.counters.wal_by_type.extend(types.map(|of| (title.to_owned(), of)));
-            own(&mut of.arm);
+        Line::Slice(line) => own(&mut line.arm),
+        Line::Sample(line) => own(&mut line.arm),
+        Line::Operation(line) => own(&mut line.arm),
+        Line::Counted(line) => {
+            let types = line.counters.wal_by_type.values().next().copied();
+            line.counters.wal_by_type.extend(types.map(|item| (title.to_owned(), item)));
+            own(&mut line.arm);
         }
-        Line::RoundEnd(of) => {
-            of.arms.iter_mut().for_each(|of| own(&mut of.arm));
-            of.latencies.iter_mut().for_each(|of| own(&mut of.arm));
+        Line::RoundEnd(line) => {
+            line.arms.iter_mut().for_each(|arm| own(&mut arm.arm));
+            line.latencies.iter_mut().for_each(|latency| own(&mut latency.arm));
         }
-        Line::End(of) => of.reason = Some(argument.to_owned()),
+        Line::End(line) => line.reason = Some(argument.to_owned()),
         _ => {}
     }
 }

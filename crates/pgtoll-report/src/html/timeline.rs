@@ -8,9 +8,9 @@ use crate::judge::span;
 use crate::plot::{Drawing, Scale, Unit, Width, Words, arrows_below, figure, n, text};
 
 /// The picture, its legend, and the events as a list. `id` is the picture's on its page.
-pub(crate) fn timeline(id: &str, of: &ClientTimeline) -> Markup {
-    let shown = of.clients.len().min(CLIENTS_DRAWN);
-    let events: Vec<String> = of
+pub(crate) fn timeline(id: &str, timeline: &ClientTimeline) -> Markup {
+    let shown = timeline.clients.len().min(CLIENTS_DRAWN);
+    let events: Vec<String> = timeline
         .events
         .iter()
         .take(EVENTS_SHOWN)
@@ -26,21 +26,21 @@ pub(crate) fn timeline(id: &str, of: &ClientTimeline) -> Markup {
         caption: html! {
             h3 { "Clients over time" }
             p {
-                "A line a client; " (span(of.bin_s)) " a step, which shows the worst that was in \
+                "A line a client; " (span(timeline.bin_s)) " a step, which shows the worst that was in \
                 it. Arrows mark events."
             }
         },
     };
     html! {
-        (figure(&words, |width| drawing(of, shown, width)))
+        (figure(&words, |width| drawing(timeline, shown, width)))
         ul class="legend" {
             @for (_, name, kind, hatched) in STATES {
                 li { (swatch(kind, hatched)) (name) }
             }
         }
         ol { @for event in &events { li { (event) } } }
-        @if of.clients.len() > shown {
-            p class="small" { "Of " (of.clients.len()) " clients the first " (shown) " are drawn." }
+        @if timeline.clients.len() > shown {
+            p class="small" { "Of " (timeline.clients.len()) " clients the first " (shown) " are drawn." }
         }
     }
 }
@@ -54,20 +54,21 @@ const EVENTS_SHOWN: usize = 200;
 const STATES: [(char, &str, usize, bool); 3] =
     [('s', "served", 2, false), ('w', "waiting", 4, false), ('e', "an error", 5, true)];
 
-fn drawing(of: &ClientTimeline, shown: usize, width: Width) -> Drawing {
+fn drawing(timeline: &ClientTimeline, shown: usize, width: Width) -> Drawing {
     let row = if shown > 24 { 10.0 } else { 18.0 };
     let (left, right) = (34.0, width.units() - 8.0);
-    let scale = Scale::linear([0.0, of.seconds.max(of.bin_s)], Unit::Plain).between(left, right);
+    let scale = Scale::linear([0.0, timeline.seconds.max(timeline.bin_s)], Unit::Plain)
+        .between(left, right);
     let top = 16.0;
     let bottom = top + row * float(shown) + 2.0;
     let marks = html! {
-        @for (number, line) in of.clients.iter().take(shown).enumerate() {
+        @for (number, line) in timeline.clients.iter().take(shown).enumerate() {
             @let y = top + row * float(number);
             @if shown <= 24 || number % 8 == 0 {
                 (text(left - 6.0, y + row * 0.7, "tick end", &number.to_string()))
             }
             @for (state, from, to) in runs(line) {
-                @let (x, end) = (scale.at(of.bin_s * float(from)), scale.at(of.bin_s * float(to)));
+                @let (x, end) = (scale.at(timeline.bin_s * float(from)), scale.at(timeline.bin_s * float(to)));
                 @for (letter, name, kind, hatched) in STATES {
                     @if letter == state {
                         (bar([x, y, end - x, row - 3.0], name, kind, hatched))
@@ -75,7 +76,7 @@ fn drawing(of: &ClientTimeline, shown: usize, width: Width) -> Drawing {
                 }
             }
         }
-        @let at: Vec<(f64, String)> = of.events.iter().take(EVENTS_SHOWN)
+        @let at: Vec<(f64, String)> = timeline.events.iter().take(EVENTS_SHOWN)
             .map(|event| (event.at_s, event.what.clone())).collect();
         (arrows_below(&scale, (top - 2.0, bottom), &at))
         (crate::plot::time_axis(&scale, width, bottom))

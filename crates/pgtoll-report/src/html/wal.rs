@@ -18,7 +18,7 @@ pub(crate) fn section(run: &Run, result: &RunResult) -> Markup {
         }
     };
     let none = "No arm wrote WAL in what was counted.";
-    figures(run, &words, none, |of, index| of_workload(run, result, of, index))
+    figures(run, &words, none, |item, index| of_workload(run, result, item, index))
 }
 
 /// A record's type, and whether it is its images that are meant.
@@ -26,11 +26,11 @@ type Kind<'a> = (&'a str, bool);
 /// WAL of an arm by record type.
 type ByType<'a> = BTreeMap<&'a str, WalAmount>;
 
-fn of_workload(run: &Run, result: &RunResult, of: &Workload, index: usize) -> Option<Markup> {
+fn of_workload(run: &Run, result: &RunResult, workload: &Workload, index: usize) -> Option<Markup> {
     let arms: Vec<(Series<'_>, ByType<'_>, f64)> = series(result)
         .into_iter()
         .filter_map(|series| {
-            let (by_type, times) = by_type(run, of, series.arm)?;
+            let (by_type, times) = by_type(run, workload, series.arm)?;
             Some((series, by_type, times))
         })
         .collect();
@@ -38,15 +38,19 @@ fn of_workload(run: &Run, result: &RunResult, of: &Workload, index: usize) -> Op
     if kinds.is_empty() {
         return None;
     }
-    let all: Vec<Bar> = arms.iter().map(|(series, of, by)| bar(series, of, *by, &kinds)).collect();
-    let per =
-        if matches!(of.work, Work::Operation { .. }) { "an operation" } else { "a transaction" };
+    let all: Vec<Bar> =
+        arms.iter().map(|(series, arm, by)| bar(series, arm, *by, &kinds)).collect();
+    let per = if matches!(workload.work, Work::Operation { .. }) {
+        "an operation"
+    } else {
+        "a transaction"
+    };
     let totals = all.iter().map(|bar| format!("{}: {}", bar.name, bar.total));
     let words = Words {
         id: format!("wal-{index}"),
-        title: &format!("WAL by kind of record: {}", of.title),
+        title: &format!("WAL by kind of record: {}", workload.title),
         description: format!("Bytes {per}. {}", totals.collect::<Vec<_>>().join(". ")),
-        caption: html! { h3 { (of.title) } p { "bytes of WAL " (per) } },
+        caption: html! { h3 { (workload.title) } p { "bytes of WAL " (per) } },
     };
     let has_others = all.iter().flat_map(|bar| &bar.parts).any(|part| part.kind == OTHERS);
     Some(html! {
@@ -55,34 +59,38 @@ fn of_workload(run: &Run, result: &RunResult, of: &Workload, index: usize) -> Op
             @for (place, kind) in kinds.iter().enumerate() { li { (swatch(place, kind.1)) (name(*kind)) } }
             @if has_others { li { (swatch(OTHERS, false)) "other" } }
         }
-        (numbers(&arms, per, &of.title))
+        (numbers(&arms, per, &workload.title))
     })
 }
 
 /// Sums of what was counted, and of how many transactions or operations. `None`: nothing was.
 #[expect(clippy::cast_precision_loss, reason = "transactions are far below 2^53")]
 fn by_type<'a>(run: &'a Run, workload: &Workload, arm: &str) -> Option<(ByType<'a>, f64)> {
-    let counted = run.counted.iter().filter(|of| of.workload == workload.name && of.arm == arm);
-    let counted = counted.map(|of| (&of.counters, of.transactions as f64));
+    let counted = run
+        .counted
+        .iter()
+        .filter(|counted| counted.workload == workload.name && counted.arm == arm);
+    let counted = counted.map(|counted| (&counted.counters, counted.transactions as f64));
     let operations = run.operations.iter();
-    let operations = operations.filter(|of| of.workload == workload.name && of.arm == arm);
+    let operations =
+        operations.filter(|operation| operation.workload == workload.name && operation.arm == arm);
     let all: Vec<(&Counters, f64)> =
-        counted.chain(operations.map(|of| (&of.counters, 1.0))).collect();
+        counted.chain(operations.map(|operation| (&operation.counters, 1.0))).collect();
     let mut sums = ByType::new();
-    for (name, of) in all.iter().flat_map(|(counters, _)| &counters.wal_by_type) {
+    for (name, item) in all.iter().flat_map(|(counters, _)| &counters.wal_by_type) {
         let sum = sums.entry(name).or_default();
-        sum.records = sum.records.saturating_add(of.records);
-        sum.record_bytes = sum.record_bytes.saturating_add(of.record_bytes);
-        sum.image_bytes = sum.image_bytes.saturating_add(of.image_bytes);
+        sum.records = sum.records.saturating_add(item.records);
+        sum.record_bytes = sum.record_bytes.saturating_add(item.record_bytes);
+        sum.image_bytes = sum.image_bytes.saturating_add(item.image_bytes);
     }
     let times: f64 = all.iter().map(|(_, times)| times).sum();
     (times > 0.0).then_some((sums, times))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "bytes of a run are far below 2^53")]
-fn bytes(of: &ByType<'_>, (name, images): Kind<'_>) -> f64 {
-    let of = of.get(name).copied().unwrap_or_default();
-    (if images { of.image_bytes } else { of.record_bytes }) as f64
+fn bytes(by_type: &ByType<'_>, (name, images): Kind<'_>) -> f64 {
+    let item = by_type.get(name).copied().unwrap_or_default();
+    (if images { item.image_bytes } else { item.record_bytes }) as f64
 }
 
 /// Colours for kinds of their own.
@@ -92,10 +100,10 @@ const SHOWN: f64 = 0.01;
 
 /// The largest kinds, of all arms together.
 fn kinds<'a>(arms: &[(Series<'_>, ByType<'a>, f64)]) -> Vec<Kind<'a>> {
-    let names: BTreeSet<&str> = arms.iter().flat_map(|(_, of, _)| of.keys().copied()).collect();
+    let names: BTreeSet<&str> = arms.iter().flat_map(|(_, arm, _)| arm.keys().copied()).collect();
     let all = names.iter().flat_map(|name| [(*name, false), (*name, true)]);
     let most = |kind: Kind<'_>| {
-        arms.iter().map(|(_, of, times)| bytes(of, kind) / times).fold(0.0, f64::max)
+        arms.iter().map(|(_, arm, times)| bytes(arm, kind) / times).fold(0.0, f64::max)
     };
     let mut sized: Vec<(f64, Kind<'a>)> = all.map(|kind| (most(kind), kind)).collect();
     sized.sort_by(|(one, _), (other, _)| other.total_cmp(one));
@@ -104,13 +112,16 @@ fn kinds<'a>(arms: &[(Series<'_>, ByType<'a>, f64)]) -> Vec<Kind<'a>> {
     large.map(|(_, kind)| kind).collect()
 }
 
-fn bar(series: &Series<'_>, of: &ByType<'_>, times: f64, kinds: &[Kind<'_>]) -> Bar {
-    let sum: f64 = of.keys().map(|name| bytes(of, (name, false)) + bytes(of, (name, true))).sum();
+fn bar(series: &Series<'_>, by_type: &ByType<'_>, times: f64, kinds: &[Kind<'_>]) -> Bar {
+    let sum: f64 = by_type
+        .keys()
+        .map(|name| bytes(by_type, (name, false)) + bytes(by_type, (name, true)))
+        .sum();
     let mut parts: Vec<Part> = Vec::new();
     let mut rest = sum;
     for (place, kind) in kinds.iter().enumerate() {
-        let value = bytes(of, *kind) / times;
-        rest -= bytes(of, *kind);
+        let value = bytes(by_type, *kind) / times;
+        rest -= bytes(by_type, *kind);
         let tooltip = format!("{}, {}: {}", series.title, name(*kind), size(value));
         parts.push(Part { kind: place, hatched: kind.1, value, tooltip });
     }
@@ -129,7 +140,7 @@ fn name((name, images): Kind<'_>) -> String {
 
 /// All record types, the small ones too.
 fn numbers(arms: &[(Series<'_>, ByType<'_>, f64)], per: &str, title: &str) -> Markup {
-    let names: BTreeSet<&str> = arms.iter().flat_map(|(_, of, _)| of.keys().copied()).collect();
+    let names: BTreeSet<&str> = arms.iter().flat_map(|(_, arm, _)| arm.keys().copied()).collect();
     html! {
         details {
             summary { "In numbers" }
@@ -141,8 +152,8 @@ fn numbers(arms: &[(Series<'_>, ByType<'_>, f64)], per: &str, title: &str) -> Ma
                     } }
                     tbody { @for name in names { tr {
                         th scope="row" { (name) }
-                        @for (_, of, times) in arms {
-                            @let (records, images) = (bytes(of, (name, false)), bytes(of, (name, true)));
+                        @for (_, arm, times) in arms {
+                            @let (records, images) = (bytes(arm, (name, false)), bytes(arm, (name, true)));
                             td {
                                 (size(records / times))
                                 @if images > 0.0 { " + " (size(images / times)) }

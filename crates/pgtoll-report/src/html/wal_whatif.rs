@@ -17,36 +17,36 @@ const CHECKPOINTS: &str = "check&shy;points";
 
 /// A what-if as one HTML file, with all that it needs inside. Whatever stands in the record is text
 /// in it, never markup.
-pub(crate) fn wal_whatif_html(of: &WalWhatIfRecord) -> String {
+pub(crate) fn wal_whatif_html(record: &WalWhatIfRecord) -> String {
     let sections: [Section<'_>; 5] = [
-        ("curve", "WAL and the distance of checkpoints", curve(of)),
-        ("settings", "Settings", table(of)),
-        ("trust", "How sure that is", trust(of)),
-        ("source", "What was read", source(of)),
-        ("again", "Again", again(of)),
+        ("curve", "WAL and the distance of checkpoints", curve(record)),
+        ("settings", "Settings", table(record)),
+        ("trust", "How sure that is", trust(record)),
+        ("source", "What was read", source(record)),
+        ("again", "Again", again(record)),
     ];
     let main = html! {
         section id="answer" aria-labelledby="answer-heading" {
             h2 id="answer-heading" { "In short" }
-            (in_short(of))
+            (in_short(record))
             (contents(&sections))
         }
         (bodies(&sections))
     };
-    let title = html! { "WAL of PostgreSQL " (of.source.major) " with other settings, pgtoll" };
+    let title = html! { "WAL of PostgreSQL " (record.source.major) " with other settings, pgtoll" };
     let words = "Made by pgtoll from WAL that was already written.";
-    page(&title, &heading(of), &main, words, &inert(of))
+    page(&title, &heading(record), &main, words, &inert(record))
 }
 
-fn heading(of: &WalWhatIfRecord) -> Markup {
-    let source = &of.source;
+fn heading(record: &WalWhatIfRecord) -> Markup {
+    let source = &record.source;
     html! {
         p class="quiet small" { "pgtoll wal whatif" }
         h1 { "How much WAL with other settings?" }
         p class="quiet" {
-            "PostgreSQL " (source.major) ", " (size(of.bytes)) " of WAL"
+            "PostgreSQL " (source.major) ", " (size(record.bytes)) " of WAL"
             @if let (Some(from), Some(to)) = (source.from, source.to) { ", from " (from) " to " (to) }
-            @if let Some(seconds) = of.seconds { ", made in " (span(seconds)) }
+            @if let Some(seconds) = record.seconds { ", made in " (span(seconds)) }
             "."
         }
         @if !source.gaps.is_empty() {
@@ -55,20 +55,20 @@ fn heading(of: &WalWhatIfRecord) -> Markup {
                 ". All figures are of the longest stretch without a gap. Left out:"
             }
             ul class="small" { @for words in left_out(&source.gaps) { li { (words) } } }
-        } @else if !of.end.kind.is_whole() {
+        } @else if !record.end.kind.is_whole() {
             p class="warning" role="note" {
                 strong { "Not all was read" }
-                ": " (of.end.words.trim_end_matches('.')) ". This page is about what is before it."
+                ": " (record.end.words.trim_end_matches('.')) ". This page is about what is before it."
             }
         }
     }
 }
 
-fn in_short(of: &WalWhatIfRecord) -> Markup {
-    let Some(advice) = &of.recommendation else {
+fn in_short(record: &WalWhatIfRecord) -> Markup {
+    let Some(advice) = &record.recommendation else {
         return html! {
-            p class="lead" { (nothing(of)) }
-            @for words in [certain(of), unsure(of)].into_iter().flatten() { p { (words) } }
+            p class="lead" { (nothing(record)) }
+            @for words in [certain(record), unsure(record)].into_iter().flatten() { p { (words) } }
         };
     };
     html! {
@@ -78,14 +78,14 @@ fn in_short(of: &WalWhatIfRecord) -> Markup {
                 @if place > 0 { ", " }
                 code { (line) }
             }
-            ". " (share(&advice.row, of)) " of today’s WAL."
+            ". " (share(&advice.row, record)) " of today’s WAL."
         }
         dl class="answers" {
             dt { "Why" }
             dd { (advice.reason) "." }
             dt { "Price" }
             dd { (advice.price) "." }
-            @if let Some(unsure) = unsure(of) {
+            @if let Some(unsure) = unsure(record) {
                 dt { "But" }
                 dd { (unsure) }
             }
@@ -93,11 +93,11 @@ fn in_short(of: &WalWhatIfRecord) -> Markup {
     }
 }
 
-fn curve(of: &WalWhatIfRecord) -> Markup {
-    if of.curve.len() < 3 {
+fn curve(record: &WalWhatIfRecord) -> Markup {
+    if record.curve.len() < 3 {
         return html! { p { "There is too little WAL for a curve." } };
     }
-    let knee = of.knee.and_then(|place| of.curve.get(place));
+    let knee = record.knee.and_then(|place| record.curve.get(place));
     let knee_words = knee.map_or_else(
         || "No knee is in sight: longer distances may save more".to_owned(),
         |row| {
@@ -109,10 +109,10 @@ fn curve(of: &WalWhatIfRecord) -> Markup {
         title: "WAL by max_wal_size",
         description: format!(
             "From {} at {} to {} at {}. {knee_words}.",
-            size(of.curve[0].bytes),
-            bytes_of(&of.curve[0]),
-            of.curve.last().map_or_else(String::new, |row| size(row.bytes)),
-            of.curve.last().map_or_else(String::new, bytes_of),
+            size(record.curve[0].bytes),
+            bytes_of(&record.curve[0]),
+            record.curve.last().map_or_else(String::new, |row| size(row.bytes)),
+            record.curve.last().map_or_else(String::new, bytes_of),
         ),
         caption: html! {
             h3 { "WAL by max_wal_size, if no time begins a checkpoint" }
@@ -120,9 +120,9 @@ fn curve(of: &WalWhatIfRecord) -> Markup {
         },
     };
     html! {
-        (figure(&words, |width| drawing(of, width)))
-        (legend([("this WAL’s own work", Look::of(0)), ("today", Look::of(1))]))
-        (numbers(&of.curve, of))
+        (figure(&words, |width| drawing(record, width)))
+        (legend([("this WAL’s own work", Look::from_index(0)), ("today", Look::from_index(1))]))
+        (numbers(&record.curve, record))
     }
 }
 
@@ -131,10 +131,10 @@ fn bytes_of(row: &WhatIfRow) -> String {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "bytes of WAL are far below 2^53")]
-fn drawing(of: &WalWhatIfRecord, width: Width) -> Drawing {
+fn drawing(record: &WalWhatIfRecord, width: Width) -> Drawing {
     let point = |row: &WhatIfRow| (row.max_wal_size_bytes.unwrap_or(0) as f64, row.bytes as f64);
-    let today = (of.source_settings.max_wal_size_bytes as f64, of.today.bytes as f64);
-    let points: Vec<(f64, f64)> = of.curve.iter().map(point).collect();
+    let today = (record.source_settings.max_wal_size_bytes as f64, record.today.bytes as f64);
+    let points: Vec<(f64, f64)> = record.curve.iter().map(point).collect();
     let all = || points.iter().chain([&today]);
     let most = all().map(|point| point.1).fold(0.0, f64::max);
     let (top, bottom) = (30.0, if width.is_narrow() { 230.0 } else { 290.0 });
@@ -153,39 +153,39 @@ fn drawing(of: &WalWhatIfRecord, width: Width) -> Drawing {
         |row: &WhatIfRow| !matches!(row.class, WhatIfClass::LowerBound | WhatIfClass::Extrapolated);
     let marks = html! {
         (frame.axes())
-        @for (pair, rows) in points.windows(2).zip(of.curve.windows(2)) {
-            @let look = if rows.iter().all(is_sure) { Look::of(0) } else { Look::of(0).dashed() };
+        @for (pair, rows) in points.windows(2).zip(record.curve.windows(2)) {
+            @let look = if rows.iter().all(is_sure) { Look::from_index(0) } else { Look::from_index(0).dashed() };
             (frame.line(look, pair, ""))
         }
-        @for (row, (x, y)) in of.curve.iter().zip(&points) {
-            (Look::of(0).marker(frame.x.at(*x), frame.y.at(*y),
+        @for (row, (x, y)) in record.curve.iter().zip(&points) {
+            (Look::from_index(0).marker(frame.x.at(*x), frame.y.at(*y),
                 &format!("{}: {}, {} checkpoints", bytes_of(row), size(row.bytes), row.checkpoints())))
         }
-        @if let Some((x, _)) = of.knee.and_then(|place| points.get(place)) {
+        @if let Some((x, _)) = record.knee.and_then(|place| points.get(place)) {
             (frame.boundary(*x))
             (text(frame.x.at(*x) + 5.0, top + 12.0, "tick", "knee"))
         }
-        (Look::of(1).marker(frame.x.at(today.0), frame.y.at(today.1), "today"))
+        (Look::from_index(1).marker(frame.x.at(today.0), frame.y.at(today.1), "today"))
     };
     Drawing { height: bottom + 42.0, marks }
 }
 
-fn numbers(rows: &[WhatIfRow], of: &WalWhatIfRecord) -> Markup {
+fn numbers(rows: &[WhatIfRow], record: &WalWhatIfRecord) -> Markup {
     html! {
         details {
             summary { "In numbers" }
-            (rows_table("The curve in numbers", rows.iter().map(|row| (bytes_of(row), row)), of))
+            (rows_table("The curve in numbers", rows.iter().map(|row| (bytes_of(row), row)), record))
         }
     }
 }
 
-fn table(of: &WalWhatIfRecord) -> Markup {
-    let today = std::iter::once(("today (the WAL as it is)".to_owned(), &of.today));
-    let asked = of.rows.iter().map(|row| (title(row, of), row));
+fn table(record: &WalWhatIfRecord) -> Markup {
+    let today = std::iter::once(("today (the WAL as it is)".to_owned(), &record.today));
+    let asked = record.rows.iter().map(|row| (title(row, record), row));
     html! {
-        (rows_table("WAL by settings", today.chain(asked), of))
+        (rows_table("WAL by settings", today.chain(asked), record))
         ul class="small quiet" {
-            @for (mark, words) in marks_of(of) {
+            @for (mark, words) in marks_of(record) {
                 li { (mark) " " (words) }
             }
         }
@@ -195,7 +195,7 @@ fn table(of: &WalWhatIfRecord) -> Markup {
 fn rows_table<'a>(
     label: &str,
     rows: impl Iterator<Item = (String, &'a WhatIfRow)>,
-    of: &WalWhatIfRecord,
+    record: &WalWhatIfRecord,
 ) -> Markup {
     html! {
         div class="scroll" role="region" aria-label=(label) tabindex="0" {
@@ -210,7 +210,7 @@ fn rows_table<'a>(
                 tbody { @for (title, row) in rows { tr {
                     th scope="row" { (title) }
                     td { (mark(row.class)) (size(row.bytes)) }
-                    td { (share(row, of)) }
+                    td { (share(row, record)) }
                     td { (truth(row)) }
                     td { (row.images) }
                     td { (row.checkpoints()) }
@@ -236,33 +236,33 @@ fn rate(bytes: f64) -> String {
     format!("{}/s", size(bytes.round().clamp(0.0, 1e18) as u64))
 }
 
-fn trust(of: &WalWhatIfRecord) -> Markup {
+fn trust(record: &WalWhatIfRecord) -> Markup {
     html! {
-        p { (check_words(of)) "." }
+        p { (check_words(record)) "." }
         p {
             "Settings are replayed over the same changes: a page gets an image where one of their \
              checkpoints began since its change before. What the server would have done at other \
              times, as to prune or to vacuum, is not in it."
         }
-        @if of.compressed_one_in > 1 {
-            p { "Of images one block’s in " (of.compressed_one_in) " was really compressed." }
+        @if record.compressed_one_in > 1 {
+            p { "Of images one block’s in " (record.compressed_one_in) " was really compressed." }
         }
-        @if !of.notes.is_empty() { ul { @for note in &of.notes { li { (note) } } } }
+        @if !record.notes.is_empty() { ul { @for note in &record.notes { li { (note) } } } }
     }
 }
 
-fn source(of: &WalWhatIfRecord) -> Markup {
-    let settings = &of.source_settings;
-    let forced = of.redo_points.iter().filter(|redo| redo.forced).count();
+fn source(record: &WalWhatIfRecord) -> Markup {
+    let settings = &record.source_settings;
+    let forced = record.redo_points.iter().filter(|redo| redo.forced).count();
     let hints = if settings.hints { "logged" } else { "not logged" };
     let looks_like = |name: &str, value: String| {
         if is_guessed(settings, name) { format!("looks like {value}") } else { value }
     };
     let known: Vec<Fact> = vec![
-        ("named", of.source.names.iter().take(100).cloned().collect::<Vec<_>>().join(", ")),
-        ("system identifier", of.source.system_identifier.to_string()),
-        ("where it ends", of.end.words.clone()),
-        ("redo points", format!("{}, {forced} of them forced", of.redo_points.len())),
+        ("named", record.source.names.iter().take(100).cloned().collect::<Vec<_>>().join(", ")),
+        ("system identifier", record.source.system_identifier.to_string()),
+        ("where it ends", record.end.words.clone()),
+        ("redo points", format!("{}, {forced} of them forced", record.redo_points.len())),
         (
             "max_wal_size",
             looks_like("max_wal_size", ByteSize(settings.max_wal_size_bytes).to_string()),
@@ -273,17 +273,17 @@ fn source(of: &WalWhatIfRecord) -> Markup {
         ),
         ("hints", looks_like("hints", hints.to_owned())),
         ("settings are from", settings.by.clone()),
-        ("blocks", format!("{}, {} of memory", of.blocks, size(of.block_memory_bytes))),
-        ("read", format!("{}, by pgtoll {}", of.made, of.pgtoll)),
+        ("blocks", format!("{}, {} of memory", record.blocks, size(record.block_memory_bytes))),
+        ("read", format!("{}, by pgtoll {}", record.made, record.pgtoll)),
     ];
     facts(known)
 }
 
-fn again(of: &WalWhatIfRecord) -> Markup {
-    let json = serde_json::to_string(of).unwrap_or_default();
+fn again(record: &WalWhatIfRecord) -> Markup {
+    let json = serde_json::to_string(record).unwrap_or_default();
     html! {
         p { "The command that works it out again, as long as the WAL is there:" }
-        pre { code { (of.command.iter().take(100).cloned().collect::<Vec<_>>().join(" ")) } }
+        pre { code { (record.command.iter().take(100).cloned().collect::<Vec<_>>().join(" ")) } }
         (download("All figures of this page", "wal-whatif.json", &json))
     }
 }

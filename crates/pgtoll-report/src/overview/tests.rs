@@ -112,17 +112,17 @@ fn every_row_has_an_interval_or_is_exact() {
 fn what_a_record_says_is_text() {
     let mut overview = overview();
     let hostile = "</script><script>alert(1)</script>\"' onload=x &amp;]]>";
-    for of in &mut overview.experiments {
-        for text in [&mut of.name, &mut of.question, &mut of.baseline] {
+    for experiment in &mut overview.experiments {
+        for text in [&mut experiment.name, &mut experiment.question, &mut experiment.baseline] {
             hostile.clone_into(text);
         }
-        of.reason = of.reason.as_ref().map(|_| hostile.to_owned());
-        of.answers.push(hostile.to_owned());
-        for of in &mut of.comparisons {
-            hostile.clone_into(&mut of.arm);
+        experiment.reason = experiment.reason.as_ref().map(|_| hostile.to_owned());
+        experiment.answers.push(hostile.to_owned());
+        for comparison in &mut experiment.comparisons {
+            hostile.clone_into(&mut comparison.arm);
         }
         for Expectation { claim, url, source, explained, .. } in
-            of.claims.iter_mut().map(|of| &mut of.expectation)
+            experiment.claims.iter_mut().map(|claim| &mut claim.expectation)
         {
             hostile.clone_into(source);
             *url = Some("javascript:alert(1)".into());
@@ -142,18 +142,19 @@ fn what_a_record_says_is_text() {
 fn an_arm_is_compared_with_the_one_below() {
     let run = run();
     let result = summarise(&run);
-    let of = |metric| {
-        let mut all = result.against_others.iter().filter(|of| of.workload == "read-only-misses");
-        all.find(|of| of.metric == metric).unwrap()
+    let pick = |metric| {
+        let mut all =
+            result.against_others.iter().filter(|item| item.workload == "read-only-misses");
+        all.find(|item| item.metric == metric).unwrap()
     };
-    let cpu = of(pgtoll_record::Metric::CpuPerTransaction);
+    let cpu = pick(pgtoll_record::Metric::CpuPerTransaction);
     assert_eq!((cpu.arm.as_str(), cpu.against.as_deref()), ("checksums", Some("hints")));
     // With hints as the baseline it is the same comparison.
     let mut swapped = run.clone();
     swapped.header.baseline = "hints".into();
     let swapped = summarise(&swapped);
-    let same = swapped.comparisons.iter().find(|of| {
-        (of.workload.as_str(), of.metric, of.arm.as_str())
+    let same = swapped.comparisons.iter().find(|comparison| {
+        (comparison.workload.as_str(), comparison.metric, comparison.arm.as_str())
             == ("read-only-misses", cpu.metric, "checksums")
     });
     assert_eq!(same.unwrap().ratio, cpu.ratio);

@@ -42,58 +42,58 @@ impl ReportedRecord for PatrolRecord {
     }
 }
 
-fn source_words(of: &PatrolRecord) -> String {
-    let checksums = if of.source.checksums { "with checksums" } else { "without checksums" };
-    let server = if of.source.running { "a server runs on it" } else { "no server runs on it" };
-    format!("PostgreSQL {}, {checksums}, {server}", of.source.major)
+fn source_words(patrol: &PatrolRecord) -> String {
+    let checksums = if patrol.source.checksums { "with checksums" } else { "without checksums" };
+    let server = if patrol.source.running { "a server runs on it" } else { "no server runs on it" };
+    format!("PostgreSQL {}, {checksums}, {server}", patrol.source.major)
 }
 
-fn round_lines(of: &PatrolRecord) -> Vec<String> {
-    let source = &of.source;
+fn round_lines(patrol: &PatrolRecord) -> Vec<String> {
+    let source = &patrol.source;
     let (bytes, rate) =
-        (ByteSize(source.bytes).rounded(), ByteSize(of.budget.rate_bytes).rounded());
+        (ByteSize(source.bytes).rounded(), ByteSize(patrol.budget.rate_bytes).rounded());
     let mut lines = vec![
         format!(
             "round {}: {:.0} % of {bytes} in {} files; at {rate}/s a round takes {}",
-            of.round.number,
-            100.0 * share_of_round(of),
+            patrol.round.number,
+            100.0 * share_of_round(patrol),
             source.files,
-            seconds_words(of.budget.round_seconds),
+            seconds_words(patrol.budget.round_seconds),
         ),
         format!(
             "read since {:.0}: {} pages, {}",
-            of.began,
-            of.read.pages,
-            ByteSize(of.read.bytes).rounded()
+            patrol.began,
+            patrol.read.pages,
+            ByteSize(patrol.read.bytes).rounded()
         ),
     ];
-    lines.extend(of.last_round.as_ref().map(last_round_words));
-    lines.push(age_words(of));
+    lines.extend(patrol.last_round.as_ref().map(last_round_words));
+    lines.push(age_words(patrol));
     lines
 }
 
-fn last_round_words(of: &PatrolRound) -> String {
-    let ended = of.ended.unwrap_or(of.began);
-    let took = seconds_words(seconds_between(of.began, ended));
-    format!("last full round: ended {ended:.0}, took {took}, {} pages", of.read.pages)
+fn last_round_words(round: &PatrolRound) -> String {
+    let ended = round.ended.unwrap_or(round.began);
+    let took = seconds_words(seconds_between(round.began, ended));
+    format!("last full round: ended {ended:.0}, took {took}, {} pages", round.read.pages)
 }
 
 /// How long the page waits that waits longest.
-fn age_words(of: &PatrolRecord) -> String {
-    let age = oldest_seconds(of);
-    let within = seconds_words(of.budget.within_seconds);
-    let waits = match of.last_round {
+fn age_words(patrol: &PatrolRecord) -> String {
+    let age = oldest_seconds(patrol);
+    let within = seconds_words(patrol.budget.within_seconds);
+    let waits = match patrol.last_round {
         Some(_) => format!("the page that waits longest was read {} ago", seconds_words(age)),
         None => format!("some pages were not read yet, since {}", seconds_words(age)),
     };
-    let late = if age > of.budget.within_seconds { "late: " } else { "" };
+    let late = if age > patrol.budget.within_seconds { "late: " } else { "" };
     format!("{late}{waits}; each is to be read within {within}")
 }
 
-fn verdict(of: &PatrolRecord) -> String {
-    let left_out = left_out(of);
-    if of.findings.is_empty() && left_out == 0 && of.unlisted.is_empty() {
-        return match of.last_round {
+fn verdict(patrol: &PatrolRecord) -> String {
+    let left_out = left_out(patrol);
+    if patrol.findings.is_empty() && left_out == 0 && patrol.unlisted.is_empty() {
+        return match patrol.last_round {
             Some(_) => "sound".to_owned(),
             None => "nothing wrong so far; no round has come to its end".to_owned(),
         };
@@ -102,27 +102,27 @@ fn verdict(of: &PatrolRecord) -> String {
         0 => String::new(),
         blocks => format!(", and {blocks} blocks more that are not listed"),
     };
-    format!("{}{more}", sums(of.failures, of.suspicions, of.unverified))
+    format!("{}{more}", sums(patrol.failures, patrol.suspicions, patrol.unverified))
 }
 
 /// Blocks with something wrong that the list had no room for.
-fn left_out(of: &PatrolRecord) -> u64 {
-    let before = of.last_round.as_ref().map_or(0, |round| round.left_out);
-    before.max(of.round.left_out)
+fn left_out(patrol: &PatrolRecord) -> u64 {
+    let before = patrol.last_round.as_ref().map_or(0, |round| round.left_out);
+    before.max(patrol.round.left_out)
 }
 
 /// How much of the round was read, of what there was to read when files were listed last.
 #[expect(clippy::cast_precision_loss, reason = "a share is a double")]
-fn share_of_round(of: &PatrolRecord) -> f64 {
-    match of.source.bytes {
+fn share_of_round(patrol: &PatrolRecord) -> f64 {
+    match patrol.source.bytes {
         0 => 0.0,
-        all => (of.round.read.bytes as f64 / all as f64).min(1.0),
+        all => (patrol.round.read.bytes as f64 / all as f64).min(1.0),
     }
 }
 
 /// How long ago the page was read that waits longest.
-fn oldest_seconds(of: &PatrolRecord) -> u64 {
-    seconds_between(of.oldest_read, of.made)
+fn oldest_seconds(patrol: &PatrolRecord) -> u64 {
+    seconds_between(patrol.oldest_read, patrol.made)
 }
 
 /// A clock may have been put back.
@@ -138,7 +138,7 @@ fn seconds_words(seconds: u64) -> String {
     }
 }
 
-fn fork_section(of: &PatrolRecord, findings: &[PatrolFinding], most: usize) -> Option<Section> {
+fn fork_section(patrol: &PatrolRecord, findings: &[PatrolFinding], most: usize) -> Option<Section> {
     let first = findings.first()?;
     let row = |finding: &PatrolFinding| {
         let (block, class) = (blocks(&finding.page), class(finding.page.class).to_owned());
@@ -150,7 +150,7 @@ fn fork_section(of: &PatrolRecord, findings: &[PatrolFinding], most: usize) -> O
     if let Some(more) = findings.len().checked_sub(most).filter(|more| *more > 0) {
         blocks.push(Block::Paragraph(format!("... {more} more")));
     }
-    let file = format!("{}/{}", of.source.path.trim_end_matches('/'), first.path);
+    let file = format!("{}/{}", patrol.source.path.trim_end_matches('/'), first.path);
     blocks.push(Block::Steps(vec![Step {
         what: "verify the file".to_owned(),
         command: Some(format!("pgtoll verify {}", shell_quoted(&file))),
@@ -159,12 +159,13 @@ fn fork_section(of: &PatrolRecord, findings: &[PatrolFinding], most: usize) -> O
     Some(Section::detail(&title(first), blocks))
 }
 
-fn title(of: &PatrolFinding) -> String {
-    let fork = if of.fork == "main" { String::new() } else { format!(", fork {}", of.fork) };
-    let severity = severity(of.severity);
-    match of.name.as_ref().map(ToString::to_string) {
-        None => format!("file {}{fork}: {severity}", of.path),
-        Some(name) => format!("{name} (file {}{fork}): {severity}", of.path),
+fn title(finding: &PatrolFinding) -> String {
+    let fork =
+        if finding.fork == "main" { String::new() } else { format!(", fork {}", finding.fork) };
+    let severity = severity(finding.severity);
+    match finding.name.as_ref().map(ToString::to_string) {
+        None => format!("file {}{fork}: {severity}", finding.path),
+        Some(name) => format!("{name} (file {}{fork}): {severity}", finding.path),
     }
 }
 

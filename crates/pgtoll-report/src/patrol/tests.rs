@@ -108,15 +108,15 @@ fn a_patrol_is_shown_in_80_columns() {
 
 #[test]
 fn sound_is_said_after_a_whole_round_and_late_after_too_long() {
-    let mut of = record();
-    (of.findings, of.notes) = (Vec::new(), Vec::new());
-    assert!(text(&of, 9).starts_with("/var/lib/postgresql/18/main: sound\n"));
-    of.unlisted = vec!["base/6: Permission denied".into()];
-    assert!(!text(&of, 9).contains("sound"));
-    of.unlisted.clear();
-    of.last_round = None;
-    assert!(text(&of, 9).contains(": nothing wrong so far; no round has come to its end\n"));
-    assert!(!text(&of, 9).contains("late"));
-    of.budget.within_seconds = 3600;
-    assert!(text(&of, 9).contains("late: some pages were not read yet"));
+    let mut record = record();
+    (record.findings, record.notes) = (Vec::new(), Vec::new());
+    assert!(text(&record, 9).starts_with("/var/lib/postgresql/18/main: sound\n"));
+    record.unlisted = vec!["base/6: Permission denied".into()];
+    assert!(!text(&record, 9).contains("sound"));
+    record.unlisted.clear();
+    record.last_round = None;
+    assert!(text(&record, 9).contains(": nothing wrong so far; no round has come to its end\n"));
+    assert!(!text(&record, 9).contains("late"));
+    record.budget.within_seconds = 3600;
+    assert!(text(&record, 9).contains("late: some pages were not read yet"));
 }

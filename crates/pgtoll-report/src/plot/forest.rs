@@ -38,8 +38,8 @@ pub(crate) fn forest(groups: &[ForestGroup], width: Width) -> Drawing {
 /// All groups over one axis that ends at `most` per cent, or before: where things of all kinds
 /// stand together, the largest must not make the others too small to be seen.
 pub(crate) fn forest_up_to(groups: &[ForestGroup], width: Width, most: f64) -> Drawing {
-    let layout = Layout::of(width);
-    let bounds = groups.iter().flat_map(|of| &of.rows).flat_map(|row| [row.lower, row.upper]);
+    let layout = Layout::from_width(width);
+    let bounds = groups.iter().flat_map(|group| &group.rows).flat_map(|row| [row.lower, row.upper]);
     let within = bounds.filter(|bound| bound.is_finite()).map(|bound| bound.clamp(LEAST, most));
     let scale = Scale::linear(within.chain([0.0]), Unit::SignedPercent)
         .padded(0.04)
@@ -78,7 +78,7 @@ impl Layout {
         self.row * f64::from(u32::try_from(group.rows.len()).unwrap_or(0))
     }
 
-    fn of(width: Width) -> Self {
+    fn from_width(width: Width) -> Self {
         let units = width.units();
         match width {
             Width::Wide => Self {
@@ -135,8 +135,8 @@ fn group_marks(group: &ForestGroup, scale: &Scale, layout: &Layout, top: f64) ->
             }
             path class="zero" d={ "M" (n(zero)) " " (n(y)) "v" (n(high)) } {}
         }
-        @for (index, of) in (0_u32..).zip(&group.rows) {
-            (row_marks(of, scale, layout, first + row * f64::from(index)))
+        @for (index, item) in (0_u32..).zip(&group.rows) {
+            (row_marks(item, scale, layout, first + row * f64::from(index)))
         }
     }
 }

@@ -15,7 +15,7 @@ pub(crate) struct Look {
 
 impl Look {
     /// Of the series at this place; the first is what others are compared with.
-    pub(crate) fn of(index: usize) -> Self {
+    pub(crate) fn from_index(index: usize) -> Self {
         Self { shape: index, colour: Some(index % COLOURS) }
     }
 

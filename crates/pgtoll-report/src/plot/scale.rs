@@ -125,19 +125,19 @@ impl Scale {
             return self.binary_ticks(wanted);
         }
         let (first, last) = (self.low.log10().floor() as i32, self.high.log10().ceil() as i32);
-        let of = |digits: &[f64]| -> Vec<f64> {
+        let pick = |digits: &[f64]| -> Vec<f64> {
             let decades = (first..=last).map(|exponent| 10_f64.powi(exponent));
             let all = decades.flat_map(|decade| digits.iter().map(move |digit| digit * decade));
             all.filter(|value| self.has(*value)).collect()
         };
         let candidates = [
-            of(&[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0]),
-            of(&[1.0, 2.0, 3.0, 5.0]),
-            of(&[1.0, 2.0, 5.0]),
+            pick(&[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0]),
+            pick(&[1.0, 2.0, 3.0, 5.0]),
+            pick(&[1.0, 2.0, 5.0]),
         ];
         let fits = candidates.into_iter().find(|ticks| ticks.len() <= wanted as usize);
         fits.unwrap_or_else(|| {
-            let decades = of(&[1.0]);
+            let decades = pick(&[1.0]);
             let every = decades.len().div_ceil(wanted.max(1) as usize).max(1);
             decades.into_iter().step_by(every).collect()
         })
@@ -204,8 +204,8 @@ impl Unit {
 }
 
 /// A latency in three digits.
-pub(crate) fn latency(of: Duration) -> String {
-    let seconds = of.as_secs_f64();
+pub(crate) fn latency(duration: Duration) -> String {
+    let seconds = duration.as_secs_f64();
     let (unit, value) = match seconds {
         s if s >= 1.0 => ("s", s),
         s if s >= 1e-3 => ("ms", s * 1e3),

@@ -195,8 +195,8 @@ mod tests {
             for path in drawn.split(" d=\"").skip(1) {
                 let path = path.split('"').next().unwrap_or_default();
                 let mut letter = 'M';
-                for part in path.split_inclusive(|of: char| of.is_ascii_alphabetic()) {
-                    for number in part.trim_end_matches(|of: char| of.is_ascii_alphabetic())
+                for part in path.split_inclusive(|character: char| character.is_ascii_alphabetic()) {
+                    for number in part.trim_end_matches(|character: char| character.is_ascii_alphabetic())
                         .split_whitespace()
                     {
                         let number: f64 = number.parse().unwrap();

@@ -14,7 +14,8 @@ pub(crate) fn ticks(low: f64, high: f64, wanted: u32) -> Vec<(f64, String)> {
 
 /// The smallest step of a clock or a calendar that is not smaller than `raw`.
 fn step(raw: f64) -> f64 {
-    let of_clock = CLOCK.iter().flat_map(|(unit, counts)| counts.iter().map(move |of| unit * of));
+    let of_clock =
+        CLOCK.iter().flat_map(|(unit, counts)| counts.iter().map(move |count| unit * count));
     let fits = of_clock.into_iter().find(|step| *step >= raw * 0.999);
     fits.unwrap_or_else(|| DAY * decimal(raw / DAY)).max(1.0)
 }
@@ -24,7 +25,7 @@ fn decimal(raw: f64) -> f64 {
         return 1.0;
     }
     let decade = 10_f64.powf(raw.log10().floor());
-    [1.0, 2.0, 5.0].into_iter().find(|of| of * decade >= raw * 0.999).unwrap_or(10.0) * decade
+    [1.0, 2.0, 5.0].into_iter().find(|item| item * decade >= raw * 0.999).unwrap_or(10.0) * decade
 }
 
 const SECOND: f64 = 1e6;

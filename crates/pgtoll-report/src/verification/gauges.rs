@@ -16,20 +16,20 @@ pub(crate) fn verification_openmetrics(records: &[VerificationRecord]) -> String
             None,
             outcome,
         ),
-        ("pgtoll_verification_failures", "Pages that a server refuses.", None, |of| {
-            vec![(Vec::new(), float(of.failures))]
+        ("pgtoll_verification_failures", "Pages that a server refuses.", None, |item| {
+            vec![(Vec::new(), float(item.failures))]
         }),
-        ("pgtoll_verification_suspicions", "What no server would notice.", None, |of| {
-            vec![(Vec::new(), float(of.suspicions))]
+        ("pgtoll_verification_suspicions", "What no server would notice.", None, |item| {
+            vec![(Vec::new(), float(item.suspicions))]
         }),
-        ("pgtoll_verification_unverified_blocks", "Blocks that are not verified.", None, |of| {
-            vec![(Vec::new(), float(of.unverified))]
+        ("pgtoll_verification_unverified_blocks", "Blocks that are not verified.", None, |item| {
+            vec![(Vec::new(), float(item.unverified))]
         }),
-        ("pgtoll_verification_wrong_files", "Files missing or wrong.", None, |of| {
-            vec![(Vec::new(), float(of.wrong_files))]
+        ("pgtoll_verification_wrong_files", "Files missing or wrong.", None, |item| {
+            vec![(Vec::new(), float(item.wrong_files))]
         }),
-        ("pgtoll_verification_read_bytes", "Bytes that were read.", Some("bytes"), |of| {
-            vec![(Vec::new(), float(of.read.bytes))]
+        ("pgtoll_verification_read_bytes", "Bytes that were read.", Some("bytes"), |item| {
+            vec![(Vec::new(), float(item.read.bytes))]
         }),
         ("pgtoll_verification_time_seconds", "When it was verified.", Some("seconds"), time),
         (
@@ -53,19 +53,19 @@ pub(crate) fn verification_openmetrics(records: &[VerificationRecord]) -> String
 
 type Samples = fn(&VerificationRecord) -> Vec<Gauge>;
 
-fn info(of: &VerificationRecord) -> Vec<Gauge> {
+fn info(verification: &VerificationRecord) -> Vec<Gauge> {
     let yes_no = |is: bool| if is { "true" } else { "false" }.to_owned();
     let labels = vec![
-        ("pgtoll", of.pgtoll.clone()),
-        ("postgresql", of.source.major.to_string()),
-        ("backup", yes_no(of.source.backup)),
-        ("checksums", yes_no(of.source.checksums)),
-        ("interrupted", yes_no(of.interrupted)),
+        ("pgtoll", verification.pgtoll.clone()),
+        ("postgresql", verification.source.major.to_string()),
+        ("backup", yes_no(verification.source.backup)),
+        ("checksums", yes_no(verification.source.checksums)),
+        ("interrupted", yes_no(verification.interrupted)),
     ];
     vec![(labels, 1.0)]
 }
 
-fn outcome(of: &VerificationRecord) -> Vec<Gauge> {
+fn outcome(verification: &VerificationRecord) -> Vec<Gauge> {
     let states = [
         ("sound", VerificationOutcome::Sound),
         ("no_damage_seen", VerificationOutcome::NoDamageSeen),
@@ -73,33 +73,38 @@ fn outcome(of: &VerificationRecord) -> Vec<Gauge> {
         ("unverified", VerificationOutcome::Unverified),
     ];
     let gauge = |(name, state): (&str, _)| {
-        (vec![("outcome", name.to_owned())], f64::from(u8::from(of.outcome == state)))
+        (vec![("outcome", name.to_owned())], f64::from(u8::from(verification.outcome == state)))
     };
     states.map(gauge).into()
 }
 
-fn time(of: &VerificationRecord) -> Vec<Gauge> {
-    seconds(&of.made).map(|time| (Vec::new(), time)).into_iter().collect()
+fn time(verification: &VerificationRecord) -> Vec<Gauge> {
+    seconds(&verification.made).map(|time| (Vec::new(), time)).into_iter().collect()
 }
 
-fn relations(of: &VerificationRecord) -> Vec<Gauge> {
-    of.relations.iter().flat_map(of_relation).collect()
+fn relations(verification: &VerificationRecord) -> Vec<Gauge> {
+    verification.relations.iter().flat_map(of_relation).collect()
 }
 
-fn of_relation(of: &VerifiedRelation) -> Vec<Gauge> {
-    let file = of.path.clone();
-    let file = file.unwrap_or_else(|| format!("{}/{}/{}", of.tablespace, of.database, of.filenode));
-    let relation = qualified(of).unwrap_or_default();
+fn of_relation(verified_relation: &VerifiedRelation) -> Vec<Gauge> {
+    let file = verified_relation.path.clone();
+    let file = file.unwrap_or_else(|| {
+        format!(
+            "{}/{}/{}",
+            verified_relation.tablespace, verified_relation.database, verified_relation.filenode
+        )
+    });
+    let relation = qualified(verified_relation).unwrap_or_default();
     let counts = [
-        (FindingClass::Failure, of.failures),
-        (FindingClass::Suspicion, of.suspicions),
-        (FindingClass::Unverified, of.unverified),
+        (FindingClass::Failure, verified_relation.failures),
+        (FindingClass::Suspicion, verified_relation.suspicions),
+        (FindingClass::Unverified, verified_relation.unverified),
     ];
     let gauge = |(of_class, count): (FindingClass, u64)| {
         let labels = vec![
             ("relation", relation.clone()),
             ("file", file.clone()),
-            ("fork", of.fork.clone()),
+            ("fork", verified_relation.fork.clone()),
             ("class", class(of_class).to_owned()),
         ];
         (labels, float(count))

@@ -54,59 +54,65 @@ impl ReportedRecord for Vec<VerificationRecord> {
 }
 
 /// The verdict; where it does not say it, what was looked at; and what makes the answer incomplete.
-pub(crate) fn answer(of: &VerificationRecord) -> Vec<String> {
-    let mut sentences = vec![format!("{}: {}", of.source.path, verdict(of))];
-    sentences.extend(coverage_beside_findings(of));
-    sentences.extend(of.incomplete.iter().map(|reason| format!("Not complete: {reason}")));
+pub(crate) fn answer(verification: &VerificationRecord) -> Vec<String> {
+    let mut sentences = vec![format!("{}: {}", verification.source.path, verdict(verification))];
+    sentences.extend(coverage_beside_findings(verification));
+    sentences
+        .extend(verification.incomplete.iter().map(|reason| format!("Not complete: {reason}")));
     sentences
 }
 
-fn subject_words(of: &VerificationRecord) -> String {
-    let words = [Some(source_words(of)), Some(amount_words(of)), running_words(of)];
+fn subject_words(verification: &VerificationRecord) -> String {
+    let words = [
+        Some(source_words(verification)),
+        Some(amount_words(verification)),
+        running_words(verification),
+    ];
     words.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 /// Files and pages that are damaged; titles end in `suffix`.
 pub(crate) fn damage_sections(
-    of: &VerificationRecord,
+    verification: &VerificationRecord,
     suffix: &str,
     options: &TableOptions,
 ) -> Vec<Section> {
     let mut sections = Vec::new();
-    sections.extend(file_section(of, suffix, options.most));
-    let relations = of.relations.iter();
+    sections.extend(file_section(verification, suffix, options.most));
+    let relations = verification.relations.iter();
     sections.extend(relations.map(|relation| relation_section(relation, suffix, options)));
-    for (title, entries) in
-        [("Could not be read", &of.unlisted), ("Files of other programs, not read", &of.foreign)]
-    {
+    for (title, entries) in [
+        ("Could not be read", &verification.unlisted),
+        ("Files of other programs, not read", &verification.foreign),
+    ] {
         sections.extend(Section::list(&format!("{title}{suffix}"), entries, options.most));
     }
     sections
 }
 
 /// What was read, in figures.
-fn facts_section(of: &VerificationRecord, suffix: &str) -> Section {
-    let source = &of.source;
+fn facts_section(verification: &VerificationRecord, suffix: &str) -> Section {
+    let source = &verification.source;
     let mut facts = vec![
         ("system identifier", source.system_identifier.to_string()),
         ("block size", format!("{} bytes", source.block_bytes)),
-        ("names of relations", of.names.clone().unwrap_or_else(|| "unknown".to_owned())),
+        ("names of relations", verification.names.clone().unwrap_or_else(|| "unknown".to_owned())),
     ];
     facts.extend(source.wal_end.map(|end| ("end of WAL", end.to_string())));
-    if of.healed_by_replay > 0 {
-        facts.push(("healed by replay", format!("{} pages", of.healed_by_replay)));
+    if verification.healed_by_replay > 0 {
+        facts.push(("healed by replay", format!("{} pages", verification.healed_by_replay)));
     }
-    if let Some(manifest) = &of.manifest {
+    if let Some(manifest) = &verification.manifest {
         facts.push(("compared with the manifest", format!("{} files", manifest.files)));
     }
-    facts.push(("read", format!("{}, by pgtoll {}", of.made, of.pgtoll)));
+    facts.push(("read", format!("{}, by pgtoll {}", verification.made, verification.pgtoll)));
     let facts = facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     Section::evidence(&format!("What was read{suffix}"), vec![Block::Facts(facts)])
 }
 
 /// What was verified, without its path.
-fn source_words(of: &VerificationRecord) -> String {
-    let source = &of.source;
+fn source_words(verification: &VerificationRecord) -> String {
+    let source = &verification.source;
     let what = if source.backup { "a base backup" } else { source.state.as_str() };
     let form = source.form.as_ref().map_or(String::new(), |form| format!(" ({form})"));
     let version = match source.major {
@@ -118,8 +124,8 @@ fn source_words(of: &VerificationRecord) -> String {
 }
 
 /// How much was read.
-fn amount_words(of: &VerificationRecord) -> String {
-    let read = &of.read;
+fn amount_words(verification: &VerificationRecord) -> String {
+    let read = &verification.read;
     format!(
         "{} in {}, {} of them all zeros; {} read",
         counted(read.blocks, "block"),
@@ -130,39 +136,41 @@ fn amount_words(of: &VerificationRecord) -> String {
 }
 
 /// What came out; where nothing wrong was found, also what was looked at.
-fn verdict(of: &VerificationRecord) -> String {
-    let sums = sums(of.failures, of.suspicions, of.unverified);
-    let files = match of.wrong_files {
+fn verdict(verification: &VerificationRecord) -> String {
+    let sums = sums(verification.failures, verification.suspicions, verification.unverified);
+    let files = match verification.wrong_files {
         0 => String::new(),
         count => format!(", {}", counted_as(count, "wrong file", "wrong files")),
     };
-    let covered = of.covered.join(", ");
-    let outcome = match of.outcome {
+    let covered = verification.covered.join(", ");
+    let outcome = match verification.outcome {
         // Records before coverage was kept.
         VerificationOutcome::Sound if covered.is_empty() => "sound".to_owned(),
         VerificationOutcome::Sound => format!("sound: {covered}"),
         VerificationOutcome::NoDamageSeen => {
-            format!("no damage seen in {covered}; left out: {}", of.left_out.join("; "))
+            format!("no damage seen in {covered}; left out: {}", verification.left_out.join("; "))
         }
         VerificationOutcome::Findings => format!("{sums}{files}"),
         VerificationOutcome::Unverified => format!("incomplete: {sums}{files}"),
     };
-    let interrupted = if of.interrupted { "interrupted; so far " } else { "" };
+    let interrupted = if verification.interrupted { "interrupted; so far " } else { "" };
     format!("{interrupted}{outcome}")
 }
 
 /// What was looked at, where the verdict does not say it.
-fn coverage_beside_findings(of: &VerificationRecord) -> Option<String> {
-    let is_in_verdict =
-        matches!(of.outcome, VerificationOutcome::Sound | VerificationOutcome::NoDamageSeen);
-    if is_in_verdict || of.covered.is_empty() {
+fn coverage_beside_findings(verification: &VerificationRecord) -> Option<String> {
+    let is_in_verdict = matches!(
+        verification.outcome,
+        VerificationOutcome::Sound | VerificationOutcome::NoDamageSeen
+    );
+    if is_in_verdict || verification.covered.is_empty() {
         return None;
     }
-    let left_out = match of.left_out.as_slice() {
+    let left_out = match verification.left_out.as_slice() {
         [] => String::new(),
         left_out => format!("; left out: {}", left_out.join("; ")),
     };
-    Some(format!("looked at: {}{left_out}", of.covered.join(", ")))
+    Some(format!("looked at: {}{left_out}", verification.covered.join(", ")))
 }
 
 /// Numbers of findings by class.
@@ -176,19 +184,22 @@ pub(crate) fn sums(failures: u64, suspicions: u64, unverified: u64) -> String {
 }
 
 /// Files that are missing or wrong.
-fn file_section(of: &VerificationRecord, suffix: &str, most: usize) -> Option<Section> {
-    let shown = of.files.iter().take(most);
+fn file_section(verification: &VerificationRecord, suffix: &str, most: usize) -> Option<Section> {
+    let shown = verification.files.iter().take(most);
     let mut lines: Vec<String> =
         shown.map(|file| format!("{}: {}", file.path, file.words)).collect();
-    let hidden = of.wrong_files.saturating_sub(lines.len() as u64);
+    let hidden = verification.wrong_files.saturating_sub(lines.len() as u64);
     lines.extend((hidden > 0).then(|| format!("... {hidden} more")));
     let title = format!("Files that are missing or wrong{suffix}");
-    (of.wrong_files > 0).then(|| Section::detail(&title, vec![Block::List(lines)]))
+    (verification.wrong_files > 0).then(|| Section::detail(&title, vec![Block::List(lines)]))
 }
 
 /// What a server did meanwhile; `None` where it did nothing.
-fn running_words(of: &VerificationRecord) -> Option<String> {
-    let running = of.running.as_ref().filter(|of| of.suspects > 0 || of.dropped > 0)?;
+fn running_words(verification: &VerificationRecord) -> Option<String> {
+    let running = verification
+        .running
+        .as_ref()
+        .filter(|running| running.suspects > 0 || running.dropped > 0)?;
     let parts = [
         (running.suspects, "looked damaged at first"),
         (running.healed, "sound when read again"),
@@ -203,54 +214,57 @@ fn running_words(of: &VerificationRecord) -> Option<String> {
     Some(format!("while the server ran: {}", parts.join(", ")))
 }
 
-fn relation_section(of: &VerifiedRelation, suffix: &str, options: &TableOptions) -> Section {
-    let rows = of.findings.iter().take(options.most).map(|finding| row(finding, options.full));
+fn relation_section(relation: &VerifiedRelation, suffix: &str, options: &TableOptions) -> Section {
+    let rows =
+        relation.findings.iter().take(options.most).map(|finding| row(finding, options.full));
     let head = ["block", "class", "stored", "computed", "what is wrong"];
     let mut blocks = vec![Block::Table(Table::with_prose(&head, rows.collect()))];
-    if let Some(more) = more_findings(of, options.most) {
+    if let Some(more) = more_findings(relation, options.most) {
         blocks.push(Block::Paragraph(format!("... {more} more")));
     }
-    let steps = match of.advice.as_slice() {
-        [] => vec![Step { what: of.remedy.clone(), command: None, is_sql: false }],
+    let steps = match relation.advice.as_slice() {
+        [] => vec![Step { what: relation.remedy.clone(), command: None, is_sql: false }],
         advice => Step::from_advice(advice),
     };
     blocks.push(Block::Steps(steps));
-    Section::detail(&format!("{}{suffix}", title(of)), blocks)
+    Section::detail(&format!("{}{suffix}", title(relation)), blocks)
 }
 
 /// How many there are beyond the first `most`; `None`: none.
-fn more_findings(of: &VerifiedRelation, most: usize) -> Option<u64> {
-    let all = of.failures.saturating_add(of.suspicions).saturating_add(of.unverified);
+fn more_findings(relation: &VerifiedRelation, most: usize) -> Option<u64> {
+    let all =
+        relation.failures.saturating_add(relation.suspicions).saturating_add(relation.unverified);
     // A suspicion counts once, whatever blocks it is about.
     let blocks = |finding: &PageFinding| match finding.class {
         FindingClass::Unverified | FindingClass::Failure => u64::from(finding.blocks),
         FindingClass::Suspicion => 1,
     };
-    let shown: u64 = of.findings.iter().take(most).map(blocks).sum();
+    let shown: u64 = relation.findings.iter().take(most).map(blocks).sum();
     all.checked_sub(shown).filter(|more| *more > 0)
 }
 
-fn title(of: &VerifiedRelation) -> String {
-    let severity = severity(of.severity);
-    match qualified(of) {
-        None => format!("{}: {severity}", place(of)),
-        Some(name) => format!("{} ({}): {severity}", name, place(of)),
+fn title(relation: &VerifiedRelation) -> String {
+    let severity = severity(relation.severity);
+    match qualified(relation) {
+        None => format!("{}: {severity}", place(relation)),
+        Some(name) => format!("{} ({}): {severity}", name, place(relation)),
     }
 }
 
 /// The relation's name with schema and database; `None`: unknown.
-fn qualified(of: &VerifiedRelation) -> Option<String> {
-    of.name.as_ref().map(ToString::to_string)
+fn qualified(relation: &VerifiedRelation) -> Option<String> {
+    relation.name.as_ref().map(ToString::to_string)
 }
 
 /// What it is, in which file and fork.
-fn place(of: &VerifiedRelation) -> String {
-    let file = of.path.as_ref().map_or_else(
-        || format!("files {}/{}/{}", of.tablespace, of.database, of.filenode),
+fn place(relation: &VerifiedRelation) -> String {
+    let file = relation.path.as_ref().map_or_else(
+        || format!("files {}/{}/{}", relation.tablespace, relation.database, relation.filenode),
         |path| format!("file {path}"),
     );
-    let fork = if of.fork == "main" { String::new() } else { format!(", fork {}", of.fork) };
-    let kind = of.name.as_ref().map_or(String::new(), |name| {
+    let fork =
+        if relation.fork == "main" { String::new() } else { format!(", fork {}", relation.fork) };
+    let kind = relation.name.as_ref().map_or(String::new(), |name| {
         let whose = name.of.as_ref();
         let whose = whose.map_or(String::new(), |table| format!(" of {table}"));
         format!("{}{whose}, ", name.kind)
@@ -258,8 +272,8 @@ fn place(of: &VerifiedRelation) -> String {
     format!("{kind}{file}{fork}")
 }
 
-pub(crate) fn severity(of: Severity) -> &'static str {
-    match of {
+pub(crate) fn severity(severity: Severity) -> &'static str {
+    match severity {
         Severity::Data => "data",
         Severity::Catalog => "a catalog",
         Severity::Index => "an index, which can be made again",
@@ -270,8 +284,8 @@ pub(crate) fn severity(of: Severity) -> &'static str {
     }
 }
 
-pub(crate) fn class(of: FindingClass) -> &'static str {
-    match of {
+pub(crate) fn class(class: FindingClass) -> &'static str {
+    match class {
         FindingClass::Failure => "failure",
         FindingClass::Suspicion => "suspicion",
         FindingClass::Unverified => "unverified",
@@ -279,33 +293,34 @@ pub(crate) fn class(of: FindingClass) -> &'static str {
 }
 
 /// The block, or the first and last of several.
-pub(crate) fn blocks(of: &PageFinding) -> String {
-    match of.blocks {
-        0 | 1 => of.block.to_string(),
-        blocks => format!("{}-{}", of.block, of.block.saturating_add(blocks - 1)),
+pub(crate) fn blocks(finding: &PageFinding) -> String {
+    match finding.blocks {
+        0 | 1 => finding.block.to_string(),
+        blocks => format!("{}-{}", finding.block, finding.block.saturating_add(blocks - 1)),
     }
 }
 
 /// In decimal, as the server's log and `page show` have them.
-fn checksum(of: Option<u16>) -> String {
-    of.map_or("-".to_owned(), |of| of.to_string())
+fn checksum(value: Option<u16>) -> String {
+    value.map_or("-".to_owned(), |number| number.to_string())
 }
 
 /// The page's LSN is evidence that terminals have no room for.
-fn row(of: &PageFinding, has_lsn: bool) -> Vec<String> {
-    let lsn = of.lsn.filter(|_| has_lsn);
+fn row(finding: &PageFinding, has_lsn: bool) -> Vec<String> {
+    let lsn = finding.lsn.filter(|_| has_lsn);
     let lsn = lsn.map(|lsn| format!(" (LSN {lsn})")).unwrap_or_default();
     vec![
-        blocks(of),
-        class(of.class).to_owned(),
-        checksum(of.stored_checksum),
-        checksum(of.computed_checksum),
-        format!("{}{lsn}", of.words),
+        blocks(finding),
+        class(finding.class).to_owned(),
+        checksum(finding.stored_checksum),
+        checksum(finding.computed_checksum),
+        format!("{}{lsn}", finding.words),
     ]
 }
 
 fn counted(count: u64, what: &str) -> String {
-    let plural = what.strip_suffix('y').map_or_else(|| format!("{what}s"), |of| format!("{of}ies"));
+    let plural =
+        what.strip_suffix('y').map_or_else(|| format!("{what}s"), |item| format!("{item}ies"));
     counted_as(count, what, &plural)
 }
 
@@ -335,7 +350,7 @@ pub(crate) mod tests {
             kind: FindingKind::Checksum,
             words: words.into(),
             stored_checksum: checksum,
-            computed_checksum: checksum.map(|of| of + 1),
+            computed_checksum: checksum.map(|checksum| checksum + 1),
             lsn: Some(Lsn(1)),
             wal: None,
             index: None,

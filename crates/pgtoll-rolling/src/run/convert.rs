@@ -42,12 +42,12 @@ impl RollingRun<'_> {
             other => return Err(site.strange(&other)),
         };
         let catch_up_seconds = self.await_streaming(&site)?.as_secs_f64();
-        self.update(&node.name, |of| {
-            of.checksums = Some(verb == NodeVerb::Enable);
-            of.convert_seconds = Some(seconds);
-            of.down_seconds = Some(down_seconds).filter(|_| node.server.is_some());
-            of.catch_up_seconds = Some(catch_up_seconds);
-            of.refused_pages = refused_pages;
+        self.update(&node.name, |item| {
+            item.checksums = Some(verb == NodeVerb::Enable);
+            item.convert_seconds = Some(seconds);
+            item.down_seconds = Some(down_seconds).filter(|_| node.server.is_some());
+            item.catch_up_seconds = Some(catch_up_seconds);
+            item.refused_pages = refused_pages;
         })?;
         self.point("convert-streaming");
         if verb == NodeVerb::Enable && self.journal.verify {
@@ -60,7 +60,7 @@ impl RollingRun<'_> {
     pub(crate) fn await_streaming(&mut self, site: &NodeSite) -> Result<Duration, RollingError> {
         let began = Instant::now();
         let target = {
-            let survey = Survey::of(&self.sites)?;
+            let survey = Survey::from_sites(&self.sites)?;
             let primary = survey.primary()?.ok_or_else(|| RollingError::State {
                 message: format!("{} waits for a primary, and no node takes writes", site.name()),
                 hint: "start the primary, then --resume".to_owned(),
@@ -101,7 +101,7 @@ impl RollingRun<'_> {
         if is_sound != Some(true) {
             self.event(&format!("{}: not verified as sound: {words}", site.name()));
         }
-        self.update(site.name(), |of| of.verified = Some(is_sound == Some(true)))
+        self.update(site.name(), |item| item.verified = Some(is_sound == Some(true)))
     }
 
     /// Changes what the journal says of a node.

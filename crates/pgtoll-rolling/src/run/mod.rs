@@ -79,7 +79,7 @@ impl<'a> RollingRun<'a> {
             return Err(RollingError::Unfinished { path: self.file.path().to_owned() });
         }
         self.plan()?;
-        if self.record.objections.iter().any(|of| of.refuses) {
+        if self.record.objections.iter().any(|objection| objection.refuses) {
             self.record.outcome = RollingOutcome::Refused;
             return Ok((self.record, None));
         }
@@ -108,7 +108,7 @@ impl<'a> RollingRun<'a> {
 
     fn plan(&mut self) -> Result<(), RollingError> {
         self.event("ask the nodes");
-        let preflight = Preflight::of(&self.sites, self.options.enable)?;
+        let preflight = Preflight::new(&self.sites, self.options.enable)?;
         let topology = &preflight.topology;
         let options = &self.options;
         let is_wanted = |name: &str| {
@@ -146,7 +146,7 @@ impl<'a> RollingRun<'a> {
         (self.sites.len() == 2).then(|| {
             let of_wanted = self.record.nodes.iter().filter(|node| wanted.contains(&node.name));
             let times = of_wanted.filter_map(|node| node.predicted_seconds);
-            times.fold((0.0, 0.0), |sum, of| (sum.0 + of.0 + 0.3, sum.1 + of.1 + 1.0))
+            times.fold((0.0, 0.0), |sum, time| (sum.0 + time.0 + 0.3, sum.1 + time.1 + 1.0))
         })
     }
 
@@ -185,7 +185,7 @@ impl<'a> RollingRun<'a> {
         let (mut before, mut repeated) = (None, 0);
         loop {
             self.interrupt.check()?;
-            let survey = Survey::of(&self.sites)?;
+            let survey = Survey::from_sites(&self.sites)?;
             let step = next_step(&survey, &self.journal)?;
             repeated = if before.as_ref() == Some(&step) { repeated + 1 } else { 0 };
             if repeated >= REPEATS_MAX {
@@ -211,7 +211,8 @@ impl<'a> RollingRun<'a> {
                     self.go_on_switching_over(&from, &to)?;
                 }
                 RollingStep::EndSwitchover => {
-                    let primary = survey.primary()?.map(|of| of.name.clone()).unwrap_or_default();
+                    let primary =
+                        survey.primary()?.map(|primary| primary.name.clone()).unwrap_or_default();
                     self.end_switchover(&primary)?;
                 }
                 RollingStep::Done => break,
@@ -224,7 +225,7 @@ impl<'a> RollingRun<'a> {
 
     fn put_in_order(&mut self) -> Result<(), RollingError> {
         loop {
-            let survey = Survey::of(&self.sites)?;
+            let survey = Survey::from_sites(&self.sites)?;
             match next_step_of_abort(&survey, &self.journal)? {
                 AbortStep::Start(name) => self.start(&name)?,
                 AbortStep::TakeBack(name) => {
@@ -233,7 +234,8 @@ impl<'a> RollingRun<'a> {
                     self.take_back(&site)?;
                 }
                 AbortStep::Done => {
-                    let primary = survey.primary()?.map(|of| of.name.clone()).unwrap_or_default();
+                    let primary =
+                        survey.primary()?.map(|primary| primary.name.clone()).unwrap_or_default();
                     self.end_switchover(&primary)?;
                     break;
                 }
@@ -339,7 +341,7 @@ impl<'a> RollingRun<'a> {
         self.record.switchovers.clone_from(&self.journal.switchovers);
         self.record.primary = Some(self.journal.primary.clone());
         self.record.seconds = Some(self.began.elapsed().as_secs_f64());
-        if let Ok(survey) = Survey::of(&self.sites) {
+        if let Ok(survey) = Survey::from_sites(&self.sites) {
             for node in &mut self.record.nodes {
                 node.checksums = survey.node(&node.name).map(NodeState::has_checksums);
             }
@@ -361,7 +363,8 @@ impl<'a> RollingRun<'a> {
             return;
         }
         for site in &self.sites {
-            let slots = site.connect().and_then(|mut of| of.row(UNUSED_SLOTS)?.words("names"));
+            let slots =
+                site.connect().and_then(|mut connect| connect.row(UNUSED_SLOTS)?.words("names"));
             if let Some(slots) = slots.ok().filter(|slots| !slots.is_empty()) {
                 let name = site.name();
                 self.record.next.push(format!(

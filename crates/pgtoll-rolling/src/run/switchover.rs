@@ -165,9 +165,13 @@ impl RollingRun<'_> {
 
     /// Runs the hook after a switchover, or after one that was taken back, and forgets it.
     pub(crate) fn end_switchover(&mut self, primary: &str) -> Result<(), RollingError> {
-        let has_hook_run = self.journal.switchover.as_ref().is_some_and(|of| of.has_hook_run);
-        let is_switched = self.journal.switchover.as_ref().is_some_and(|of| of.to == primary);
-        if is_switched && self.journal.switchovers.last().is_none_or(|of| of.to != primary) {
+        let has_hook_run =
+            self.journal.switchover.as_ref().is_some_and(|switchover| switchover.has_hook_run);
+        let is_switched =
+            self.journal.switchover.as_ref().is_some_and(|switchover| switchover.to == primary);
+        if is_switched
+            && self.journal.switchovers.last().is_none_or(|switchover| switchover.to != primary)
+        {
             self.add_unseen_switchover();
         }
         if let Some(line) = self.journal.after_switch.clone()

@@ -68,7 +68,8 @@ pub(crate) struct DamagedFork<'a> {
 impl DamagedFork<'_> {
     /// The pages can be read, and only what they and the map say of visibility is wrong.
     fn is_map_stale_alone(&self) -> bool {
-        !self.findings.is_empty() && self.findings.iter().all(|of| of.defect.is_of_visibility())
+        !self.findings.is_empty()
+            && self.findings.iter().all(|finding| finding.defect.is_of_visibility())
     }
 }
 
@@ -86,7 +87,9 @@ impl AdvisedCluster {
             GLOBAL_TABLESPACE => format!("global/{name}"),
             DEFAULT_TABLESPACE => format!("base/{}/{name}", relation.database),
             tablespace => {
-                let catalog = self.catalog_version.map_or("*".to_owned(), |of| of.to_string());
+                let catalog = self
+                    .catalog_version
+                    .map_or("*".to_owned(), |catalog_version| catalog_version.to_string());
                 let (major, database) = (self.major, relation.database);
                 format!("pg_tblspc/{tablespace}/PG_{major}_{catalog}/{database}/{name}")
             }
@@ -169,7 +172,7 @@ impl AdvisedCluster {
             return None;
         }
         let mut segments: Vec<u32> =
-            damage.findings.iter().filter_map(|of| self.segment(of)).collect();
+            damage.findings.iter().filter_map(|finding| self.segment(finding)).collect();
         segments.sort_unstable();
         segments.dedup();
         let files = segments.iter().take(FILES_MAX);
@@ -193,14 +196,14 @@ impl AdvisedCluster {
     }
 
     /// The file that a finding is in; `None`: there is none.
-    fn segment(&self, of: &BlockFinding) -> Option<u32> {
-        let block = match &of.defect {
+    fn segment(&self, finding: &BlockFinding) -> Option<u32> {
+        let block = match &finding.defect {
             Defect::Layout(LayoutDefect::NoFile | LayoutDefect::Missing { .. }) => return None,
             Defect::Layout(LayoutDefect::Short { segment } | LayoutDefect::TooLong { segment }) => {
                 return Some(*segment);
             }
-            _ if of.last_missing().is_some() => of.block.saturating_sub(1),
-            _ => of.block,
+            _ if finding.last_missing().is_some() => finding.block.saturating_sub(1),
+            _ => finding.block,
         };
         Some(block / self.file_blocks.max(1))
     }
@@ -273,7 +276,7 @@ impl AdvisedCluster {
     /// How to save the rows that are left.
     fn of_table(&self, name: &RelationName, damage: &DamagedFork<'_>, start: &str) -> Vec<Advice> {
         let TableDamage { refused, lost, wrong, has_gap, is_open, has_file } =
-            TableDamage::of(damage.findings);
+            TableDamage::from_findings(damage.findings);
         if !has_file {
             return vec![words("nothing of it is left here: its rows are lost")];
         }
@@ -383,7 +386,7 @@ fn of_backup(fork: ForkNumber, severity: Severity) -> Advice {
 fn of_index(name: &RelationName, is_table_damaged: bool, start: &str) -> Vec<Advice> {
     let index = sql::qualified(name);
     let table = name.of.as_ref();
-    let table = table.map(|of| sql::with_schema(of.schema.as_deref(), &of.relation));
+    let table = table.map(|table| sql::with_schema(table.schema.as_deref(), &table.relation));
     let mut steps = Vec::new();
     if let Some(table) = table.as_ref().filter(|_| is_table_damaged) {
         steps.push(words(&format!(
@@ -407,7 +410,7 @@ fn of_free_space_map(name: &RelationName, start: &str) -> Advice {
     let table = name.of.as_ref().filter(|_| name.kind == RelationKind::Index);
     let table = table.map_or_else(
         || sql::qualified(name),
-        |of| sql::with_schema(of.schema.as_deref(), &of.relation),
+        |table| sql::with_schema(table.schema.as_deref(), &table.relation),
     );
     statement(
         name,
@@ -445,7 +448,7 @@ struct TableDamage {
 }
 
 impl TableDamage {
-    fn of(findings: &[&BlockFinding]) -> Self {
+    fn from_findings(findings: &[&BlockFinding]) -> Self {
         let mut damage = Self { has_file: true, ..Self::default() };
         for finding in findings {
             let block = finding.block;
@@ -490,16 +493,16 @@ fn joined(mut ranges: Vec<Range>) -> Vec<Range> {
 }
 
 /// `block 7`, `blocks 7 and 9 to 12`, `blocks 1, 3, 5, 7 and 12 more`
-fn blocks(of: &[Range]) -> String {
-    let shown = of.iter().take(RANGES_SHOWN).map(|(first, last)| match last - first {
+fn blocks(ranges: &[Range]) -> String {
+    let shown = ranges.iter().take(RANGES_SHOWN).map(|(first, last)| match last - first {
         0 => first.to_string(),
         _ => format!("{first} to {last}"),
     });
     let mut shown: Vec<String> = shown.collect();
-    if of.len() > RANGES_SHOWN {
-        shown.push(format!("{} more", of.len() - RANGES_SHOWN));
+    if ranges.len() > RANGES_SHOWN {
+        shown.push(format!("{} more", ranges.len() - RANGES_SHOWN));
     }
-    match (of, shown.as_slice()) {
+    match (ranges, shown.as_slice()) {
         ([(first, last)], [one]) if first == last => format!("block {one}"),
         (_, [one]) => format!("blocks {one}"),
         (_, [before @ .., last]) => format!("blocks {} and {last}", before.join(", ")),

@@ -402,8 +402,8 @@ mod tests {
 
         #[test]
         fn saved_rows_have_a_name_that_is_not_cut(name in "[^\0]{1,63}") {
-            let of = RelationName { relation: name, ..table("x") };
-            let name = parsed(saved(&of).strip_prefix("public.").unwrap()).unwrap();
+            let relation_name = RelationName { relation: name, ..table("x") };
+            let name = parsed(saved(&relation_name).strip_prefix("public.").unwrap()).unwrap();
             prop_assert!(name.len() <= NAME_BYTES_MAX && name.ends_with(SAVED), "{name}");
         }
     }

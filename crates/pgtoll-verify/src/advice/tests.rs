@@ -28,7 +28,7 @@ fn cluster(role: ClusterRole) -> AdvisedCluster {
 const STOPPED: ClusterRole = ClusterRole::Stopped { needs_recovery: false };
 
 fn name(kind: RelationKind, relation: &str) -> RelationName {
-    let of = TableName { schema: Some("public".into()), relation: "orders".into() };
+    let name = TableName { schema: Some("public".into()), relation: "orders".into() };
     RelationName {
         oid: 16390,
         database: Some("shop".into()),
@@ -36,7 +36,7 @@ fn name(kind: RelationKind, relation: &str) -> RelationName {
         relation: relation.into(),
         kind,
         persistence: Persistence::Permanent,
-        of: matches!(kind, RelationKind::Index | RelationKind::Toast).then_some(of),
+        of: matches!(kind, RelationKind::Index | RelationKind::Toast).then_some(name),
     }
 }
 
@@ -53,7 +53,7 @@ fn steps(
     cluster: &AdvisedCluster,
     severity: Severity,
     name: &RelationName,
-    of: &[BlockFinding],
+    block_findings: &[BlockFinding],
 ) -> String {
     steps_of(
         cluster,
@@ -61,7 +61,7 @@ fn steps(
             fork: FORK,
             name: Some(name),
             severity,
-            findings: &of.iter().collect::<Vec<_>>(),
+            findings: &block_findings.iter().collect::<Vec<_>>(),
             has_more: false,
             is_table_damaged: false,
         },
@@ -84,8 +84,8 @@ fn table() -> RelationName {
 
 #[test]
 fn rows_beside_damaged_blocks_are_saved() {
-    let of = [refused(100), refused(101), refused(7), refused(131_072)];
-    let text = steps(&cluster(STOPPED), Severity::Data, &table(), &of);
+    let item = [refused(100), refused(101), refused(7), refused(131_072)];
+    let text = steps(&cluster(STOPPED), Severity::Data, &table(), &item);
     insta::assert_snapshot!(text);
 }
 
@@ -115,15 +115,15 @@ fn without_tid_ranges_or_with_many_blocks_rows_are_saved_block_by_block() {
 #[test]
 fn lost_rows_are_said_to_be_lost() {
     let missing = finding(9000, Defect::Layout(LayoutDefect::VisibleBeyondEnd { last: 9554 }));
-    let of = [finding(3, Defect::ZeroButVisible), missing];
-    let text = steps(&cluster(STOPPED), Severity::Data, &table(), &of);
+    let item = [finding(3, Defect::ZeroButVisible), missing];
+    let text = steps(&cluster(STOPPED), Severity::Data, &table(), &item);
     insta::assert_snapshot!(text);
 }
 
 #[test]
 fn a_missing_file_is_filled_with_zeros() {
-    let of = [finding(131_072, Defect::Layout(LayoutDefect::Missing { segment: 1, count: 2 }))];
-    let text = steps(&cluster(STOPPED), Severity::Data, &table(), &of);
+    let item = [finding(131_072, Defect::Layout(LayoutDefect::Missing { segment: 1, count: 2 }))];
+    let text = steps(&cluster(STOPPED), Severity::Data, &table(), &item);
     insta::assert_snapshot!(text);
 }
 
@@ -182,8 +182,8 @@ fn a_crashed_server_recovers_first() {
 
 #[test]
 fn what_is_not_settled_is_verified_again() {
-    let of = [finding(1, Defect::Changed)];
-    let text = steps(&cluster(ClusterRole::Running), Severity::Data, &table(), &of);
+    let item = [finding(1, Defect::Changed)];
+    let text = steps(&cluster(ClusterRole::Running), Severity::Data, &table(), &item);
     assert!(text.contains("verify again") && !text.contains("CREATE TABLE"), "{text}");
 }
 
@@ -232,29 +232,29 @@ fn a_damaged_visibility_map_is_emptied_before_it_is_filled() {
 
 #[test]
 fn a_standbys_map_depends_on_what_its_release_does() {
-    let of =
+    let pick =
         |major| map_damage(&AdvisedCluster { major, ..cluster(ClusterRole::Standby) }, &table());
-    let (old, between, new) = (of(15), of(17), of(19));
+    let (old, between, new) = (pick(15), pick(17), pick(19));
     assert!(!old.contains("FATAL") && old.contains("pg_truncate_visibility_map"), "{old}");
     assert!(between.contains("from 17.11 on, replay stops"), "{between}");
     assert!(between.contains("before 17.11: replay takes"), "{between}");
-    assert!(of(18).contains("from 18.5 on"));
+    assert!(pick(18).contains("from 18.5 on"));
     assert!(new.contains("row is lost. replay stops") && !new.contains("empty one"), "{new}");
 }
 
 #[test]
 fn a_stale_map_is_emptied_before_any_vacuum() {
     let claim = crate::StaleClaim::Visible;
-    let of = [finding(3, Defect::MapStale { blocks: 4, claim, since: None })];
+    let entry = [finding(3, Defect::MapStale { blocks: 4, claim, since: None })];
     for role in [STOPPED, ClusterRole::Running, ClusterRole::Standby, ClusterRole::Backup] {
-        let text = steps(&cluster(role), Severity::Data, &table(), &of);
+        let text = steps(&cluster(role), Severity::Data, &table(), &entry);
         let empty = text.find("SELECT pg_truncate_visibility_map('public.orders');").unwrap();
         let vacuum = text.find("VACUUM (FREEZE) public.orders;").unwrap();
         assert!(empty < vacuum && text.contains("Do not VACUUM before"), "{text}");
         assert!(!text.contains("restore it from a backup"), "{text}");
     }
     // Beside pages that the server refuses, those come first.
-    let of = [refused(1), of.into_iter().next().unwrap()];
-    let text = steps(&cluster(STOPPED), Severity::Data, &table(), &of);
+    let item = [refused(1), entry.into_iter().next().unwrap()];
+    let text = steps(&cluster(STOPPED), Severity::Data, &table(), &item);
     assert!(text.contains("save the rows beside block 1"), "{text}");
 }

@@ -23,8 +23,8 @@ impl BackupFacts {
     /// Those in what was read.
     pub(super) fn in_contents(read: &[SourceContents]) -> Self {
         Self {
-            control: read.iter().find_map(|of| of.control.clone()),
-            label: read.iter().find_map(|of| of.label.clone()),
+            control: read.iter().find_map(|content| content.control.clone()),
+            label: read.iter().find_map(|content| content.label.clone()),
         }
     }
 
@@ -46,7 +46,7 @@ impl BackupFacts {
             let mut stream = TarStream::new(tar.unpacked()?);
             while !self.is_complete() {
                 let Some(member) = stream.next_member()? else { break };
-                match MemberPath::of(&member.path, tar.tablespace).kind {
+                match MemberPath::new(&member.path, tar.tablespace).kind {
                     MemberKind::Control if self.control.is_none() => {
                         self.control = Some((tar.path.join(&member.path), small(&mut stream)?));
                     }
@@ -78,7 +78,7 @@ impl TarBackup {
 /// Whether a file, by its path in the data directory, says of a backup how its pages are judged, where
 /// it began, or what its relations are called.
 pub fn describes_backup(path: &str) -> bool {
-    let kind = MemberPath::of(path, None).kind;
+    let kind = MemberPath::new(path, None).kind;
     matches!(kind, MemberKind::Control | MemberKind::Label) || needed(path, None).is_some()
 }
 

@@ -54,7 +54,7 @@ fn unpack(tar: &TarFile, to: &Path, left: &mut u64) -> io::Result<()> {
 
 /// Where in a data directory it stands, made of what its path means: no name leads elsewhere.
 pub(super) fn needed(member: &str, tablespace: Option<u32>) -> Option<PathBuf> {
-    let place = MemberPath::of(member, tablespace);
+    let place = MemberPath::new(member, tablespace);
     let is_needed = match place.kind {
         MemberKind::Control => true,
         MemberKind::Relation(relation, name) => {
@@ -74,8 +74,8 @@ fn of_transactions(path: &str) -> Option<PathBuf> {
     let (directory, name) = path.rsplit_once('/')?;
     let is_number = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_hexdigit());
     let places = ["pg_xact", "pg_multixact/offsets", "pg_multixact/members"];
-    let of = places.iter().find(|place| directory.ends_with(*place))?;
-    is_number.then(|| Path::new(of).join(name))
+    let place = places.iter().find(|place| directory.ends_with(*place))?;
+    is_number.then(|| Path::new(place).join(name))
 }
 
 /// The catalogs with names in them, whose files have these numbers from `initdb` on.

@@ -32,7 +32,7 @@ impl VerifiedTars {
         settings: &VerifySettings,
         progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
     ) {
-        let is_whole = self.contents.iter().all(|of| of.is_whole);
+        let is_whole = self.contents.iter().all(|content| content.is_whole);
         if self.verified.is_interrupted || !is_whole || self.contents.is_empty() {
             return;
         }
@@ -43,7 +43,9 @@ impl VerifiedTars {
             self.verified.incomplete.extend(backup.without_control().map(str::to_owned));
         }
         let mut files = Inventory::default();
-        self.contents.iter_mut().for_each(|of| files.extend(std::mem::take(&mut of.files)));
+        self.contents
+            .iter_mut()
+            .for_each(|content| files.extend(std::mem::take(&mut content.files)));
         if !self.compare_with_manifest(backup, files, checksums, settings, progress) {
             self.check_tablespaces(backup);
         }
@@ -58,7 +60,7 @@ impl VerifiedTars {
         settings: &VerifySettings,
         progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
     ) -> bool {
-        let own = self.contents.iter_mut().find_map(|of| of.manifest.take());
+        let own = self.contents.iter_mut().find_map(|content| content.manifest.take());
         let Some(manifest) = own.or_else(|| backup.manifest()) else { return false };
         let is_meant = |path: &str| backup.is_meant(path);
         let identifier = self.control.as_ref().map(|control| control.system_identifier);
@@ -81,8 +83,8 @@ impl VerifiedTars {
         let all_bytes = backup.tars.iter().map(|tar| tar.bytes).sum();
         let one = || {
             let tar = backup.tars.get(next.fetch_add(1, Ordering::Relaxed))?;
-            let of = self.contents.iter().find(|of| of.tar == tar.path);
-            let root = of.map_or("", |of| &of.root);
+            let item = self.contents.iter().find(|content| content.tar == tar.path);
+            let root = item.map_or("", |content| &content.root);
             let compared = Compared::default().of_tar(tar, root, expected, &meter);
             Some((tar.path.clone(), compared))
         };
@@ -100,7 +102,7 @@ impl VerifiedTars {
             let wanted = settings.jobs.get().min(backup.tars.len());
             let has_threads = pgtoll_system::threads::start(scope, wanted, || {
                 let (sender, one) = (sender.clone(), &one);
-                move || while one().is_some_and(|of| sender.send(of).is_ok()) {}
+                move || while one().is_some_and(|item| sender.send(item).is_ok()) {}
             }) > 0;
             drop(sender);
             loop {
@@ -108,23 +110,23 @@ impl VerifiedTars {
                     break;
                 }
                 match receiver.recv_timeout(PROGRESS) {
-                    Ok(of) => found.push(of),
+                    Ok(recv_timeout) => found.push(recv_timeout),
                     Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => return,
                 }
                 go_on();
             }
-            while let Some(of) = one() {
-                found.push(of);
+            while let Some(item) = one() {
+                found.push(item);
                 go_on();
             }
         });
         self.verified.is_interrupted |= is_interrupted;
         let mut bytes = 0;
-        for (path, of) in found {
-            bytes += of.bytes;
-            self.verified.wrong_checksums(of.wrong);
-            if let Err(error) = of.ended
+        for (path, item) in found {
+            bytes += item.bytes;
+            self.verified.wrong_checksums(item.wrong);
+            if let Err(error) = item.ended
                 && !is_interrupted
             {
                 self.verified.unlisted.push((path, error));
@@ -140,7 +142,7 @@ impl VerifiedTars {
             return;
         }
         let is_there = |oid: &u32| backup.tars.iter().any(|tar| tar.tablespace == Some(*oid));
-        let listed = self.contents.iter().flat_map(|of| &of.tablespaces);
+        let listed = self.contents.iter().flat_map(|content| &content.tablespaces);
         let missing = listed.filter(|oid| !is_there(oid)).map(|oid| WrongFile {
             path: format!("pg_tblspc/{oid}"),
             defect: FileDefect::NoTablespace,

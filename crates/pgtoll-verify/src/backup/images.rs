@@ -44,14 +44,14 @@ impl Collect for Images {
         if record.at < self.from {
             return;
         }
-        for of in &parts.blocks {
-            let block = (RelationFork { relation: of.relation, number: of.fork }, of.block);
+        for item in &parts.blocks {
+            let block = (RelationFork { relation: item.relation, number: item.fork }, item.block);
             if self.blocks.contains(&block) {
-                let is_image = of.image.as_ref().is_some_and(|image| image.applies);
-                self.first.entry(block).or_insert((record.at, is_image || of.will_init));
+                let is_image = item.image.as_ref().is_some_and(|image| image.applies);
+                self.first.entry(block).or_insert((record.at, is_image || item.will_init));
             }
         }
-        if RecordType::of(&record.header) == XLOG_BACKUP_END {
+        if RecordType::from_header(&record.header) == XLOG_BACKUP_END {
             let data = record.bytes.get(parts.main_data.clone()).and_then(<[u8]>::first_chunk);
             if data.map(|bytes| Lsn(u64::from_le_bytes(*bytes))) == Some(self.from) {
                 self.backup_end = Some(record.end);

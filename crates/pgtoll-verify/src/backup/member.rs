@@ -57,43 +57,43 @@ impl Loader<'_> {
     /// A whole file.
     pub(super) fn whole<B: Bytes>(
         &mut self,
-        of: &RelationMember,
+        member: &RelationMember,
         input: &mut B,
     ) -> Result<(), B::Error> {
-        let Some(first) = of.first(self.rules) else { return Ok(()) };
+        let Some(first) = member.first(self.rules) else { return Ok(()) };
         let block_bytes = u64::from(self.rules.block_bytes);
-        let (blocks, rest) = (of.bytes / block_bytes, of.bytes % block_bytes);
+        let (blocks, rest) = (member.bytes / block_bytes, member.bytes % block_bytes);
         let block = |number: u64| u32::try_from(u64::from(first) + number).unwrap_or(u32::MAX);
-        if of.bytes > block_bytes * u64::from(self.rules.file_blocks) {
-            let layout = LayoutDefect::TooLong { segment: of.name.segment };
-            self.wrong(of, block(self.rules.file_blocks.into()), Defect::Layout(layout));
+        if member.bytes > block_bytes * u64::from(self.rules.file_blocks) {
+            let layout = LayoutDefect::TooLong { segment: member.name.segment };
+            self.wrong(member, block(self.rules.file_blocks.into()), Defect::Layout(layout));
         }
         if let Some(bytes) = u32::try_from(rest).ok().filter(|rest| *rest > 0) {
-            self.wrong(of, block(blocks), Defect::Layout(LayoutDefect::EndsInBlock { bytes }));
+            self.wrong(member, block(blocks), Defect::Layout(LayoutDefect::EndsInBlock { bytes }));
         }
-        self.blocks(of, input, blocks, &|from, _| Blocks::From(block(from)))
+        self.blocks(member, input, blocks, &|from, _| Blocks::From(block(from)))
     }
 
     /// Some blocks of a file.
     pub(super) fn incremental<B: Bytes>(
         &mut self,
-        of: &RelationMember,
+        member: &RelationMember,
         input: &mut B,
     ) -> Result<(), B::Error> {
-        let Some(first) = of.first(self.rules) else { return Ok(()) };
+        let Some(first) = member.first(self.rules) else { return Ok(()) };
         let Rules { block_bytes, file_blocks, .. } = self.rules;
         let mut begin = [0; IncrementalHeader::BYTES];
         let read = take(input, &mut begin)?;
         let header = match IncrementalHeader::read(&begin[..read], file_blocks) {
             Ok(header) => header,
             Err(error) => {
-                self.damaged(of, first, error);
+                self.damaged(member, first, error);
                 return Ok(());
             }
         };
         let expected = header.file_bytes(block_bytes);
-        if of.bytes != expected {
-            self.damaged(of, first, IncrementalError::Length { bytes: of.bytes, expected });
+        if member.bytes != expected {
+            self.damaged(member, first, IncrementalError::Length { bytes: member.bytes, expected });
         }
         // Not more than a file has blocks.
         let behind = header.header_bytes(block_bytes) - begin.len() as u64;
@@ -102,29 +102,29 @@ impl Loader<'_> {
         let numbers = match header.numbers(&numbers[..read], file_blocks) {
             Ok(numbers) => numbers,
             Err(error) => {
-                self.damaged(of, first, error);
+                self.damaged(member, first, error);
                 return Ok(());
             }
         };
-        self.blocks(of, input, header.blocks.into(), &|from, count| {
+        self.blocks(member, input, header.blocks.into(), &|from, count| {
             let from = usize::try_from(from).unwrap_or(usize::MAX);
             let some = numbers.iter().skip(from).take(count);
             Blocks::These(some.map(|number| first.saturating_add(*number)).collect())
         })
     }
 
-    fn damaged(&mut self, of: &RelationMember, first: u32, error: IncrementalError) {
-        self.wrong(of, first, Defect::Incremental(error));
+    fn damaged(&mut self, member: &RelationMember, first: u32, error: IncrementalError) {
+        self.wrong(member, first, Defect::Incremental(error));
     }
 
-    fn wrong(&mut self, of: &RelationMember, block: u32, defect: Defect) {
-        self.findings.push(BlockFinding { fork: of.fork(), block, defect });
+    fn wrong(&mut self, member: &RelationMember, block: u32, defect: Defect) {
+        self.findings.push(BlockFinding { fork: member.fork(), block, defect });
     }
 
     /// Whole blocks, not more than there are; whose numbers `named` tells of the first and how many.
     fn blocks<B: Bytes>(
         &self,
-        of: &RelationMember,
+        member: &RelationMember,
         input: &mut B,
         blocks: u64,
         named: &dyn Fn(u64, usize) -> Blocks,
@@ -139,7 +139,7 @@ impl Loader<'_> {
             let read = input.read(&mut bytes)?;
             let whole = read / block_bytes;
             bytes.truncate(whole * block_bytes);
-            let batch = Batch { fork: of.fork(), blocks: named(from, whole), bytes };
+            let batch = Batch { fork: member.fork(), blocks: named(from, whole), bytes };
             if read == 0 || !self.batches.put(batch) {
                 break;
             }

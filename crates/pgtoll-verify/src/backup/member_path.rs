@@ -38,7 +38,7 @@ pub(super) enum MemberKind {
 
 impl<'a> MemberPath<'a> {
     /// Of a tar's member. A tablespace's tar has its number for a name.
-    pub(super) fn of(member: &'a str, tablespace: Option<u32>) -> Self {
+    pub(super) fn new(member: &'a str, tablespace: Option<u32>) -> Self {
         let member = member.trim_start_matches("./").trim_start_matches('/');
         let mut slashes = member.rmatch_indices('/').map(|(at, _)| at);
         let mut parts: Vec<&str> = member.rsplitn(6, '/').collect();
@@ -95,11 +95,11 @@ fn oid_of(name: &str) -> Option<u32> {
 
 fn kind_of(tablespace: u32, database: u32, name: &str) -> MemberKind {
     let files = |number| RelFileLocator { tablespace, database, rel_number: number };
-    if let Some(of) = RelationFileName::parse(name) {
-        return MemberKind::Relation(files(of.number), of);
+    if let Some(item) = RelationFileName::parse(name) {
+        return MemberKind::Relation(files(item.number), item);
     }
     match name.strip_prefix("INCREMENTAL.").and_then(RelationFileName::parse) {
-        Some(of) => MemberKind::Incremental(files(of.number), of),
+        Some(item) => MemberKind::Incremental(files(item.number), item),
         // Directories have members of their own, whose names end in nothing.
         None if is_servers_own(name) || name.is_empty() => MemberKind::Own,
         None => MemberKind::Foreign,
@@ -113,16 +113,19 @@ mod tests {
     use super::*;
 
     fn check(member: &str, tablespace: Option<u32>, root: &str, path: &str, expected: &str) {
-        let place = MemberPath::of(member, tablespace);
+        let place = MemberPath::new(member, tablespace);
         let kind = match place.kind {
-            MemberKind::Relation(of, name) => {
+            MemberKind::Relation(kind, name) => {
                 format!(
                     "{}/{}/{} {} {}",
-                    of.tablespace, of.database, of.rel_number, name.fork.0, name.segment
+                    kind.tablespace, kind.database, kind.rel_number, name.fork.0, name.segment
                 )
             }
-            MemberKind::Incremental(of, name) => {
-                format!("{}/{}/{}+{}", of.tablespace, of.database, of.rel_number, name.segment)
+            MemberKind::Incremental(kind, name) => {
+                format!(
+                    "{}/{}/{}+{}",
+                    kind.tablespace, kind.database, kind.rel_number, name.segment
+                )
             }
             other => format!("{other:?}"),
         };
@@ -145,7 +148,7 @@ mod tests {
         check("PG_15_202209061/5/16501", Some(99), "", "PG_15_202209061/5/16501", "99/5/16501 0 0");
         let member = "pg_tblspc/16500/PG_15_202209061/5/16501";
         check(member, None, "", member, "16500/5/16501 0 0");
-        assert_eq!(MemberPath::of(member, None).catalog_version, Some(202_209_061));
+        assert_eq!(MemberPath::new(member, None).catalog_version, Some(202_209_061));
         check("base/x/1259", None, "base/x", "1259", "Own");
         check("", None, "", "", "Own");
     }
@@ -153,7 +156,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_path_is_something(path in "[a-z0-9/._]{0,40}|.*", tablespace: Option<u32>) {
-            let _ = MemberPath::of(&path, tablespace);
+            let _ = MemberPath::new(&path, tablespace);
         }
     }
 }

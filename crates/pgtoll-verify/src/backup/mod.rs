@@ -80,7 +80,7 @@ impl TarBackup {
     pub fn at(path: &Path) -> Result<Option<Self>, DatadirError> {
         let read = |source| DatadirError::Read { path: path.to_owned(), source };
         if !fs::metadata(path).map_err(read)?.is_dir() {
-            let tar = TarFile::of(path).transpose()?;
+            let tar = TarFile::from_path(path).transpose()?;
             let tars: Vec<TarFile> = tar.into_iter().collect();
             return Ok((!tars.is_empty()).then(|| Self {
                 path: path.to_owned(),
@@ -94,7 +94,7 @@ impl TarBackup {
         for entry in fs::read_dir(path).map_err(read)? {
             let entry = entry.map_err(read)?.path();
             let is_base = complete::is_base(&entry);
-            let tar = TarFile::of(&entry).transpose()?;
+            let tar = TarFile::from_path(&entry).transpose()?;
             tars.extend(tar.filter(|tar| is_base || tar.tablespace.is_some()));
         }
         // The data directory's first.
@@ -146,7 +146,7 @@ impl TarBackup {
         let file = pgtoll_system::open(&tar.path).ok().filter(|_| is_seekable)?;
         let mut stream = TarStream::seeking(&file).ok()?;
         while let Some(member) = stream.next_member().ok()? {
-            if MemberPath::of(&member.path, None).kind == MemberKind::Control {
+            if MemberPath::new(&member.path, None).kind == MemberKind::Control {
                 let mut bytes = vec![0; 8192];
                 let read = stream.read(&mut bytes).ok()?;
                 return ControlFile::read(&bytes[..read]).ok();
@@ -182,7 +182,7 @@ pub fn verify_tars(
     let mut control = backup.control_ahead();
     let mut beside = None;
     loop {
-        let known = Known::of(control.as_ref());
+        let known = Known::from_control(control.as_ref());
         let mut verified = Verified::default();
         let read = run(&sources, known, settings, wanted, &mut verified, progress);
         let mut facts = BackupFacts::in_contents(&read);
@@ -193,11 +193,13 @@ pub fn verify_tars(
             verified.incomplete.extend(reason.clone().filter(|_| facts.control.is_none()));
         }
         let found = facts.control.as_ref().map(control_in).transpose()?;
-        let seen = read.iter().flat_map(|of| &of.catalog_versions).copied();
+        let seen = read.iter().flat_map(|run| &run.catalog_versions).copied();
         let catalog_version = seen.clone().max();
-        let others = |own: u32| known.catalog_version.is_none() && seen.clone().any(|of| of != own);
+        let others =
+            |own: u32| known.catalog_version.is_none() && seen.clone().any(|seen| seen != own);
         if let Some(found) = &found
-            && (Known::of(Some(found)).rules != known.rules || others(found.catalog_version))
+            && (Known::from_control(Some(found)).rules != known.rules
+                || others(found.catalog_version))
             && !verified.is_interrupted
             && control.is_none()
         {
@@ -208,10 +210,10 @@ pub fn verify_tars(
         verified.foreign.sort_unstable();
         let text = |label: &[u8]| backup_label_start(&String::from_utf8_lossy(label));
         let start = facts.label.map(|label| text(&label).unwrap_or(Lsn(0)));
-        let catalog_version = found.as_ref().map(|of| of.catalog_version).or(catalog_version);
+        let catalog_version = found.as_ref().map(|item| item.catalog_version).or(catalog_version);
         let major = MAJORS.iter().find(|facts| Some(facts.catalog.version) == catalog_version);
         let major = major.map(|facts| facts.major);
-        let contents = read.into_iter().map(|of| of.content).collect();
+        let contents = read.into_iter().map(|item| item.content).collect();
         return Ok(VerifiedTars { verified, control: found.or(control), major, start, contents });
     }
 }
@@ -221,7 +223,7 @@ fn control_in((path, bytes): &(PathBuf, Vec<u8>)) -> Result<ControlFile, Datadir
 }
 
 impl Known {
-    fn of(control: Option<&ControlFile>) -> Self {
+    fn from_control(control: Option<&ControlFile>) -> Self {
         let rules = control.map_or(USUAL, |control| Rules {
             block_bytes: control.block_bytes,
             file_blocks: control.file_blocks,
@@ -239,16 +241,16 @@ pub(super) fn incremental_files(
     data: &DataDirectory,
     foreign: &mut Vec<PathBuf>,
 ) -> Vec<IncrementalFile> {
-    let of = |path: &Path| -> Option<(RelFileLocator, RelationFileName)> {
+    let pick = |path: &Path| -> Option<(RelFileLocator, RelationFileName)> {
         let within = path.strip_prefix(&data.path).ok()?.to_str()?;
-        match MemberPath::of(within, None).kind {
+        match MemberPath::new(within, None).kind {
             MemberKind::Incremental(relation, name) => Some((relation, name)),
             _ => None,
         }
     };
     let mut files = Vec::new();
-    for path in foreign.extract_if(.., |path| of(path).is_some()) {
-        if let Some((relation, name)) = of(&path) {
+    for path in foreign.extract_if(.., |path| pick(path).is_some()) {
+        if let Some((relation, name)) = pick(&path) {
             // A file that cannot be opened is reported when it is read.
             let bytes = fs::metadata(&path).map_or(0, |found| found.len());
             files.push(IncrementalFile { path, relation, name, bytes });
@@ -269,6 +271,6 @@ pub(super) fn read_incremental(
         return;
     }
     let sources: Vec<Source> = files.into_iter().map(Source::Incremental).collect();
-    let known = Known::of(Some(&data.control));
+    let known = Known::from_control(Some(&data.control));
     run(&sources, known, settings, &|_| true, verified, progress);
 }

@@ -110,8 +110,8 @@ pub(super) fn run(
                 sum.judged(judged);
                 sum.goes_on(progress)
             };
-            let of = read(&Here { rules: known.rules, take: RefCell::new(here) }, source);
-            sum.of_source(of);
+            let item = read(&Here { rules: known.rules, take: RefCell::new(here) }, source);
+            sum.of_source(item);
         }
     }
     sum.verified.threads(started, readers + jobs);
@@ -135,7 +135,7 @@ impl Sum<'_> {
     ) {
         match event {
             Some(RunEvent::Judged(judged)) => self.judged(judged),
-            Some(RunEvent::Read(of)) => self.of_source(*of),
+            Some(RunEvent::Read(event)) => self.of_source(*event),
             None => {}
         }
         self.goes_on(progress);
@@ -149,8 +149,8 @@ impl Sum<'_> {
         judged.findings.into_iter().for_each(|finding| self.verified.add(finding));
     }
 
-    fn of_source(&mut self, mut of: SourceContents) {
-        let (sums, verified) = (std::mem::take(&mut of.sums), &mut *self.verified);
+    fn of_source(&mut self, mut contents: SourceContents) {
+        let (sums, verified) = (std::mem::take(&mut contents.sums), &mut *self.verified);
         verified.files += sums.files;
         verified.incremental += sums.incremental;
         verified.temporary += sums.temporary;
@@ -159,7 +159,7 @@ impl Sum<'_> {
         verified.wrong_files.extend(sums.wrong_files);
         verified.compares_stored_files |= sums.compares_stored_files;
         sums.findings.into_iter().for_each(|finding| verified.add(finding));
-        self.read.push(of);
+        self.read.push(contents);
     }
 
     fn goes_on(&mut self, progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>) -> bool {
@@ -231,7 +231,7 @@ impl Reader<'_> {
                 continue;
             }
             self.of.content.add(&member, stream)?;
-            let place = MemberPath::of(&member.path, tar.tablespace);
+            let place = MemberPath::new(&member.path, tar.tablespace);
             if place.kind == MemberKind::Own {
                 continue;
             }
@@ -261,17 +261,17 @@ impl Reader<'_> {
             MemberKind::Control => self.of.control = Some((tar.join(&member.path), small(stream)?)),
             MemberKind::Label => self.of.label = Some(small(stream)?),
             MemberKind::Relation(relation, name) | MemberKind::Incremental(relation, name) => {
-                let of = RelationMember { relation, name, bytes };
-                if !self.is_read(&of, member, place) {
+                let relation_member = RelationMember { relation, name, bytes };
+                if !self.is_read(&relation_member, member, place) {
                     return Ok(());
                 }
                 if matches!(place.kind, MemberKind::Relation(..)) {
                     self.of.sums.files += 1;
-                    return self.loader.whole(&of, stream);
+                    return self.loader.whole(&relation_member, stream);
                 }
                 self.of.sums.files += 1;
                 self.of.sums.incremental += 1;
-                return self.loader.incremental(&of, stream);
+                return self.loader.incremental(&relation_member, stream);
             }
             MemberKind::Foreign if self.of.sums.foreign.len() < FOREIGN_MAX => {
                 self.of.sums.foreign.push(member.path.as_str().into());
@@ -281,7 +281,12 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn is_read(&mut self, of: &RelationMember, member: &TarMember, place: &MemberPath<'_>) -> bool {
+    fn is_read(
+        &mut self,
+        relation_member: &RelationMember,
+        member: &TarMember,
+        place: &MemberPath<'_>,
+    ) -> bool {
         if let Some(found) = place.catalog_version {
             self.of.catalog_versions.insert(found);
             // A tablespace can be shared by clusters of several versions.
@@ -289,16 +294,16 @@ impl Reader<'_> {
                 return false;
             }
         }
-        if of.first(self.known.rules).is_none() {
+        if relation_member.first(self.known.rules).is_none() {
             // No block has so high a number, and no server would look there.
             self.of.sums.foreign.push(member.path.as_str().into());
             return false;
         }
-        if of.name.backend.is_some() {
+        if relation_member.name.backend.is_some() {
             self.of.sums.temporary += 1;
             return false;
         }
-        if !(self.wanted)(of.relation) {
+        if !(self.wanted)(relation_member.relation) {
             return false;
         }
         if member.kind == TarMemberKind::Sparse {

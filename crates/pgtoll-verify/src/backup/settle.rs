@@ -64,7 +64,7 @@ impl BackupWal {
         let (system_identifier, segment_bytes) = of_cluster(found.control.as_ref()?);
         let first = backup.tars.first()?;
         if !first.from.is_file() {
-            let manifest = backup.manifest.as_ref().and_then(|of| spooled(&**of).ok());
+            let manifest = backup.manifest.as_ref().and_then(|manifest| spooled(&**manifest).ok());
             let stop = manifest.and_then(|file| stop_in(file, start));
             let places = backup.wal.iter().cloned().collect();
             return Some(Self { system_identifier, segment_bytes, start, stop, places });
@@ -163,9 +163,9 @@ impl Verified {
     /// Removes findings that the backup's own WAL replaces during recovery, and marks those that it
     /// may replace where that WAL is not at hand.
     pub fn settle(&mut self, wal: &BackupWal, threads: usize) -> WalAtHand {
-        let of = |finding: &BlockFinding| (finding.fork, finding.block);
+        let pick = |finding: &BlockFinding| (finding.fork, finding.block);
         let is_wrong = |finding: &&BlockFinding| matches!(finding.defect, Defect::Invalid { .. });
-        let blocks: FxHashSet<Block> = self.findings.iter().filter(is_wrong).map(of).collect();
+        let blocks: FxHashSet<Block> = self.findings.iter().filter(is_wrong).map(pick).collect();
         if blocks.is_empty() {
             return WalAtHand::NotAsked;
         }
@@ -179,7 +179,7 @@ impl Verified {
                 continue;
             };
             // What happens behind the backup's end need not be replayed.
-            let remade = read.as_ref().and_then(|read| read.remade.get(&of(&finding)));
+            let remade = read.as_ref().and_then(|read| read.remade.get(&pick(&finding)));
             let is_remade = remade.is_some_and(|at| stop.is_none_or(|stop| *at < stop));
             let may_be_torn = !is_whole && is_plausible(fault, lsn, wal.start, stop);
             let counts = self.counts.entry(finding.fork).or_default();

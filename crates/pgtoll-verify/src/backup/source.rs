@@ -43,7 +43,7 @@ pub(super) enum Source {
 
 impl TarFile {
     /// The tar at this path, by its name.
-    pub(super) fn of(path: &Path) -> Option<Result<Self, DatadirError>> {
+    pub(super) fn from_path(path: &Path) -> Option<Result<Self, DatadirError>> {
         let packing = Packing::of_tar(path)?;
         let name = path.file_name()?.to_str()?;
         let stem = name.split_once(".tar").or_else(|| name.split_once(".tgz"));

@@ -54,7 +54,7 @@ impl WalPlace {
             Self::Paths(paths) => segments(paths),
             Self::Elsewhere(place) => {
                 let found = place.segments(stretch).ok()?;
-                pgtoll_wal::Archive::of(found, None).map(|archive| archive.segments)
+                pgtoll_wal::Archive::new(found, None).map(|archive| archive.segments)
             }
         };
         found.ok().filter(|found| !found.is_empty())
@@ -73,7 +73,7 @@ mod tests {
         let stretch = WalStretch { from, to, segment_bytes: 16 << 20 };
         for (number, expected) in [(1, false), (2, true), (3, true), (4, false)] {
             let name = format!("0000000100000000{number:08X}");
-            let segment = SegmentFile::of(Path::new(&name)).unwrap();
+            let segment = SegmentFile::from_path(Path::new(&name)).unwrap();
             assert_eq!(stretch.has(&segment), expected, "{name}");
         }
     }

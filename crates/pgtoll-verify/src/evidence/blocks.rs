@@ -21,12 +21,12 @@ pub(super) struct Forks<'a> {
 
 impl<'a> Forks<'a> {
     /// Those of the relations that are wanted.
-    pub(super) fn of(
+    pub(super) fn new(
         data: &'a DataDirectory,
         settings: &VerifySettings,
         wanted: &dyn Fn(RelFileLocator) -> bool,
     ) -> Self {
-        let (files, _) = Listing::of(&data.path, &data.control, &settings.only_below, wanted);
+        let (files, _) = Listing::new(&data.path, &data.control, &settings.only_below, wanted);
         Self { data, files }
     }
 
@@ -108,10 +108,10 @@ impl Blocks<'_> {
     /// Gives every whole block that can be read to `visit`, in their order, until it has enough.
     pub(super) fn each(&self, buffer: &mut [u8], visit: &mut dyn FnMut(u32, &[u8]) -> bool) {
         let room = buffer.len() / self.block_bytes * self.block_bytes;
-        for (at, of) in self.iter() {
+        for (at, item) in self.iter() {
             let Ok(file) = open(&self.files.path(at)) else { continue };
-            let first = u64::from(of.segment) * u64::from(self.per_file);
-            let whole = of.bytes / self.block_bytes as u64;
+            let first = u64::from(item.segment) * u64::from(self.per_file);
+            let whole = item.bytes / self.block_bytes as u64;
             let bytes = whole.min(u64::from(self.per_file)) * self.block_bytes as u64;
             let mut at = 0;
             while at < bytes {

@@ -83,7 +83,8 @@ impl Horizon {
     fn is_reached_by(self, record: &Record<'_>) -> bool {
         match self {
             Self::Shutdown(checkpoint) => {
-                let is_shutdown = RecordType::of(&record.header) == XLOG_CHECKPOINT_SHUTDOWN;
+                let is_shutdown =
+                    RecordType::from_header(&record.header) == XLOG_CHECKPOINT_SHUTDOWN;
                 record.at == checkpoint && is_shutdown
             }
             Self::Redo(redo) => record.at >= redo,
@@ -184,7 +185,7 @@ impl<'a> Changes<'a> {
         }
         let change = if !record.sets_page_lsn(block) && !record.is_hint_image(block) {
             return;
-        } else if RecordType::of(&record.header) == XLOG_FPI {
+        } else if RecordType::from_header(&record.header) == XLOG_FPI {
             Change::new_page(record.end)
         } else if record.sets_page_lsn(block) {
             Change::new(record.end, record.frees_page(block))
@@ -215,7 +216,7 @@ impl<'a> Changes<'a> {
     /// is given up, what is left is true.
     fn bound(&mut self) {
         while self.count > self.wanted.most {
-            let all = || self.blocks.values().flat_map(FxHashMap::values).map(|of| of.lsn());
+            let all = || self.blocks.values().flat_map(FxHashMap::values).map(|item| item.lsn());
             let (Some(first), Some(last)) = (all().min(), all().max()) else { return };
             let middle = first + (last - first) / 2;
             for blocks in self.blocks.values_mut() {
@@ -369,10 +370,10 @@ mod tests {
                     }
                 }
                 Says::Cut { number, blocks } => {
-                    map.retain(|(of, block), _| *of != fork(number) || *block < blocks);
+                    map.retain(|(map, block), _| *map != fork(number) || *block < blocks);
                 }
-                Says::Made { number } => map.retain(|(of, _), _| *of != fork(number)),
-                Says::Database { oid } => map.retain(|(of, _), _| of.relation.database != oid),
+                Says::Made { number } => map.retain(|(map, _), _| *map != fork(number)),
+                Says::Database { oid } => map.retain(|(map, _), _| map.relation.database != oid),
             }
         }
         map
@@ -381,7 +382,7 @@ mod tests {
     fn found(changes: &Changes<'_>) -> BTreeMap<(RelationFork, u32), (Lsn, bool)> {
         let of_fork = |(fork, blocks): (&RelationFork, &FxHashMap<u32, Change>)| {
             let of_block =
-                |(block, of): (&u32, &Change)| ((*fork, *block), (of.lsn(), of.is_hint()));
+                |(block, item): (&u32, &Change)| ((*fork, *block), (item.lsn(), item.is_hint()));
             blocks.iter().map(of_block).collect::<Vec<_>>()
         };
         changes.blocks.iter().flat_map(of_fork).collect()

@@ -38,7 +38,7 @@ pub fn compare_with_evidence(
             }
         },
     };
-    let forks = Forks::of(data, settings, wanted);
+    let forks = Forks::new(data, settings, wanted);
     let files = (data, &forks);
     let watch = &mut |now| progress(WAL, now);
     let result = compare_forks_with_wal(verified, files, names, settings, watch);

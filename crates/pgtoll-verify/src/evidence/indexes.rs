@@ -42,7 +42,7 @@ pub fn compare_with_indexes(
     wanted: &dyn Fn(RelFileLocator) -> bool,
     progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
 ) -> Result<IndexesCompared, NotCompared> {
-    let forks = Forks::of(data, settings, wanted);
+    let forks = Forks::new(data, settings, wanted);
     compare_forks_with_indexes(verified, (data, &forks), names, settings, progress)
 }
 

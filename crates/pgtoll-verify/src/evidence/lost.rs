@@ -46,7 +46,7 @@ pub fn compare_with_wal(
     wanted: &dyn Fn(RelFileLocator) -> bool,
     progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
 ) -> Result<WalCompared, NotCompared> {
-    let forks = Forks::of(data, settings, wanted);
+    let forks = Forks::new(data, settings, wanted);
     compare_forks_with_wal(verified, (data, &forks), names, settings, progress)
 }
 

@@ -91,12 +91,12 @@ impl RunningEvidence<'_> {
                 return Err(NotCompared::Interrupted);
             }
             let again = self.look(zeros, Some(&suspects), progress)?.suspects;
-            let again: BTreeSet<_> = again.iter().map(|of| (of.fork, of.block)).collect();
-            suspects.retain(|of| again.contains(&(of.fork, of.block)));
+            let again: BTreeSet<_> = again.iter().map(|again| (again.fork, again.block)).collect();
+            suspects.retain(|suspect| again.contains(&(suspect.fork, suspect.block)));
         }
         suspects.retain(|suspect| self.is_known_to_server(suspect));
         verified.add_evidence(suspects);
-        let forks = Forks::of(self.data, self.settings, self.wanted);
+        let forks = Forks::new(self.data, self.settings, self.wanted);
         compared.notes.extend(unexplained_zeros(verified, zeros, (self.data, &forks), self.names));
         Ok(compared)
     }
@@ -116,7 +116,7 @@ impl RunningEvidence<'_> {
         };
         let mut data = self.data.clone();
         data.control = control_file(&data.path).map_err(|error| unreadable(&error))?;
-        let forks = Forks::of(&data, self.settings, &is_wanted);
+        let forks = Forks::new(&data, self.settings, &is_wanted);
         let logged = logged_forks(&forks, self.names);
         let horizon = Horizon::Redo(redo);
         let watch = &mut |now| progress(WAL, now);

@@ -49,7 +49,7 @@ pub(super) fn unexplained_zeros(
 /// for all buckets of a doubling at once.
 fn preallocates(data: &DataDirectory, forks: &Forks<'_>, fork: RelationFork) -> bool {
     let mut page = vec![0; data.control.block_bytes as usize];
-    forks.blocks(fork).read(0, &mut page).is_ok() && PageKind::of(&page) == PageKind::Hash
+    forks.blocks(fork).read(0, &mut page).is_ok() && PageKind::from_page(&page) == PageKind::Hash
 }
 
 fn note(name: &RelationName, runs: &[Range<u32>]) -> String {

@@ -25,7 +25,7 @@ pub(crate) struct Checksum {
 
 impl Checksum {
     /// `None`: it has none.
-    pub(super) fn of(file: &ManifestFile) -> Option<Self> {
+    pub(super) fn from_file(file: &ManifestFile) -> Option<Self> {
         let expected = file.checksum.clone().into_boxed_slice();
         let (algorithm, bytes) = (file.algorithm, file.bytes);
         (algorithm != Algorithm::None).then_some(Self { algorithm, expected, bytes })
@@ -125,7 +125,8 @@ pub(crate) fn compare_directory(
     settings: &VerifySettings,
     progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Compared {
-    let files: Vec<(&str, &Checksum)> = expected.iter().map(|(path, of)| (&**path, of)).collect();
+    let files: Vec<(&str, &Checksum)> =
+        expected.iter().map(|(path, expected)| (&**path, expected)).collect();
     let (next, pace) = (AtomicUsize::new(0), Pace::new(settings.rate));
     let stop = || {
         next.store(files.len(), Ordering::Relaxed);

@@ -111,7 +111,7 @@ pub(super) fn compare(
                 difference.add(&file.path, FileDefect::Length { bytes, expected });
             }
             Some(_) => {
-                if let Some(checksum) = Checksum::of(&file).filter(|_| with_checksums) {
+                if let Some(checksum) = Checksum::from_file(&file).filter(|_| with_checksums) {
                     difference.expected.insert(file.path.into_boxed_str(), checksum);
                 }
             }
@@ -120,7 +120,7 @@ pub(super) fn compare(
     for path in inventory.left().filter(|path| !is_ignored(path)) {
         difference.add(path, FileDefect::Extra);
     }
-    let is_other = |of: &u64| system_identifier.is_some_and(|own| own != *of);
+    let is_other = |count: &u64| system_identifier.is_some_and(|own| own != *count);
     if found.system_identifier.as_ref().is_some_and(is_other) {
         difference.add(MANIFEST, FileDefect::OtherCluster);
     }

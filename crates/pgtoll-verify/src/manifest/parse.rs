@@ -79,7 +79,7 @@ pub(crate) fn read(
     let computed = lines.checksum();
     let stored = parsed.checksum.as_deref().and_then(bytes_of_hex);
     match stored {
-        Some(stored) if Some(&stored[..]) == computed.as_ref().map(|of| &of[..]) => {
+        Some(stored) if Some(&stored[..]) == computed.as_ref().map(|computed| &computed[..]) => {
             Ok(ManifestFound { system_identifier: parsed.system_identifier })
         }
         _ => Err(ManifestError::Checksum),
@@ -251,7 +251,7 @@ impl FileForm {
         let found = ALGORITHMS.iter().find(|(name, ..)| name.eq_ignore_ascii_case(algorithm));
         let (_, algorithm, length) = *found.ok_or("a checksum is of an unknown kind")?;
         let checksum = bytes_of_hex(self.checksum.as_deref().unwrap_or_default());
-        let checksum = checksum.filter(|of| of.len() == length);
+        let checksum = checksum.filter(|checksum| checksum.len() == length);
         let checksum = checksum.ok_or("a file's checksum has another length")?;
         Ok(ManifestFile { path, bytes: self.bytes, algorithm, checksum })
     }
@@ -268,7 +268,8 @@ const ALGORITHMS: [(&str, Algorithm, usize); 6] = [
 ];
 
 fn bytes_of_hex(digits: &str) -> Option<Vec<u8>> {
-    let value = |digit: &u8| char::from(*digit).to_digit(16).and_then(|of| u8::try_from(of).ok());
+    let value =
+        |digit: &u8| char::from(*digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let pair = |pair: &[u8]| Some(value(pair.first()?)? << 4 | value(pair.get(1)?)?);
     digits.as_bytes().chunks(2).map(pair).collect()
 }

@@ -32,7 +32,7 @@ fn files_are_read() {
     assert_eq!(found.system_identifier, Some(7_711_205_153_720_656_298));
     let shown: Vec<_> = files
         .iter()
-        .map(|of| (of.path.as_str(), of.bytes, of.algorithm, of.checksum.len()))
+        .map(|file| (file.path.as_str(), file.bytes, file.algorithm, file.checksum.len()))
         .collect();
     let expected = [
         ("base/5/1259", 8192, Algorithm::Crc32c, 4),
@@ -93,8 +93,11 @@ fn what_differs_is_found() {
         inventory.add(path.to_owned(), bytes);
     }
     let difference = compare(&mut text.as_bytes(), inventory, Some(1), true, &|_| true).unwrap();
-    let found: Vec<_> =
-        difference.findings.iter().map(|of| (of.path.as_str(), of.defect.clone())).collect();
+    let found: Vec<_> = difference
+        .findings
+        .iter()
+        .map(|finding| (finding.path.as_str(), finding.defect.clone()))
+        .collect();
     let expected = [
         ("backup_manifest", FileDefect::OtherCluster),
         ("base/5/1260", FileDefect::Missing),
@@ -116,8 +119,8 @@ proptest! {
         let mut text = manifest(&[PLAIN, SHA]).into_bytes();
         let before = text.clone();
         for (at, byte) in changes {
-            if let Some(of) = text.get_mut(at) {
-                *of = byte;
+            if let Some(text) = text.get_mut(at) {
+                *text = byte;
             }
         }
         // What the checksum covers cannot change unseen.

@@ -26,7 +26,7 @@ pub(super) fn confirm(
         }
         let mut map = None;
         left.retain(|(fork, block, defect)| {
-            if map.as_ref().is_none_or(|(of, _)| of != fork) {
+            if map.as_ref().is_none_or(|(map, _)| map != fork) {
                 map = Some((*fork, blocks.map(*fork)));
             }
             let of_map = map.as_mut().and_then(|(_, map)| map.as_mut());
@@ -40,14 +40,14 @@ pub(super) fn confirm(
 }
 
 /// A range's blocks, each by itself; of very many the first ones.
-fn each_block(of: &BlockFinding) -> impl Iterator<Item = (RelationFork, u32, Defect)> {
-    let (fork, first) = (of.fork, of.block);
-    let one = match of.defect.clone() {
+fn each_block(finding: &BlockFinding) -> impl Iterator<Item = (RelationFork, u32, Defect)> {
+    let (fork, first) = (finding.fork, finding.block);
+    let one = match finding.defect.clone() {
         Defect::MapStale { claim, since, .. } => Defect::MapStale { blocks: 1, claim, since },
         Defect::PageVisible { .. } => Defect::PageVisible { blocks: 1 },
         other => other,
     };
-    let count = of.defect.blocks().min(BLOCKS_MAX);
+    let count = finding.defect.blocks().min(BLOCKS_MAX);
     (first..first.saturating_add(count)).map(move |block| (fork, block, one.clone()))
 }
 

@@ -48,19 +48,19 @@ impl Default for ImagesInWal {
 /// Reads the WAL of a data directory from this place on.
 pub(super) fn images_in_wal(
     data: &Path,
-    of: &HashSet<(RelationFork, u32)>,
+    forks: &HashSet<(RelationFork, u32)>,
     from: Lsn,
     segment_bytes: u32,
     threads: usize,
 ) -> Result<ImagesInWal, WalImagesError> {
-    let read = || read_once(data, of, from, segment_bytes, threads);
+    let read = || read_once(data, forks, from, segment_bytes, threads);
     // A running server renames and writes segments while they are read.
     (1..READS).fold(read(), |found, _| found.or_else(|_| read()))
 }
 
 fn read_once(
     data: &Path,
-    of: &HashSet<(RelationFork, u32)>,
+    forks: &HashSet<(RelationFork, u32)>,
     from: Lsn,
     segment_bytes: u32,
     threads: usize,
@@ -70,7 +70,7 @@ fn read_once(
     let segment_bytes = u64::from(segment_bytes.max(1));
     let first = from.align_down(segment_bytes);
     files.retain(|file| file.name.begin(segment_bytes) >= first);
-    let wanted = Arc::new(of.clone());
+    let wanted = Arc::new(forks.clone());
     let new = || {
         let (wanted, last) = (wanted.clone(), HashMap::new());
         Finder { wanted, from, last, was_off: false }
@@ -101,9 +101,10 @@ impl Collect for Finder {
             return;
         }
         // After a change nothing is known of the time before.
-        self.was_off |= RecordType::of(&record.header) == XLOG_FPW_CHANGE;
+        self.was_off |= RecordType::from_header(&record.header) == XLOG_FPW_CHANGE;
         for block in &parts.blocks {
-            let is_whole = block.will_init || block.image.as_ref().is_some_and(|of| of.applies);
+            let is_whole =
+                block.will_init || block.image.as_ref().is_some_and(|image| image.applies);
             let key = (RelationFork { relation: block.relation, number: block.fork }, block.block);
             if is_whole && self.wanted.contains(&key) {
                 self.last.insert(key, record.end);

@@ -87,7 +87,8 @@ impl RunningServer {
         let connected = self.connection.as_mut().ok_or(Unsettled::NoServer)?;
         for database in [fork.relation.database, connected.database] {
             let session = connected.session(database);
-            if let Some(found) = session.ok().and_then(|of| of.has_in_memory(fork, block)) {
+            if let Some(found) = session.ok().and_then(|session| session.has_in_memory(fork, block))
+            {
                 return found;
             }
         }
@@ -98,7 +99,8 @@ impl RunningServer {
 impl Witness for RunningServer {
     fn now(&mut self) -> Result<WalHorizon, Unsettled> {
         let not_ready = |why: String| Unsettled::NotReady(why);
-        let control = control_file(&self.data.path).map_err(|of| not_ready(of.to_string()))?;
+        let control =
+            control_file(&self.data.path).map_err(|error| not_ready(error.to_string()))?;
         // In another container its process cannot be seen; there it has to answer.
         let is_same = Postmaster::read(&self.data.path).as_ref() == Some(&self.postmaster);
         let is_seen = || self.data.server().ok().flatten() == Some(self.postmaster.pid);
@@ -134,11 +136,11 @@ impl Witness for RunningServer {
 
     fn images(
         &mut self,
-        of: &HashSet<(RelationFork, u32)>,
+        forks: &HashSet<(RelationFork, u32)>,
         from: Lsn,
     ) -> Result<ImagesInWal, WalImagesError> {
         let segment_bytes = self.data.control.wal_segment_bytes;
-        images_in_wal(&self.data.path, of, from, segment_bytes, self.threads)
+        images_in_wal(&self.data.path, forks, from, segment_bytes, self.threads)
     }
 
     fn ask(&mut self, fork: RelationFork, block: u32) -> ServerAnswer {
@@ -199,7 +201,7 @@ impl Session {
             // Only some may say so, and only where somebody has said otherwise it matters.
             let _ = connection.execute("SET zero_damaged_pages = off");
             let _ = connection.execute("SET ignore_checksum_failure = off");
-            connection.query_one(HONEST)?.text("honest").map(|of| of == "t")
+            connection.query_one(HONEST)?.text("honest").map(|text| text == "t")
         });
         if !opened.map_err(|error| refused(&error))? {
             let settings = "zero_damaged_pages or ignore_checksum_failure is on";
@@ -207,18 +209,18 @@ impl Session {
         }
         let rows = connection.query(EXTENSIONS).map_err(|error| refused(&error))?;
         let schema = |name: &str| {
-            let row = rows.iter().find(|row| row.text("extname").is_ok_and(|of| of == name));
+            let row = rows.iter().find(|row| row.text("extname").is_ok_and(|text| text == name));
             row.and_then(|row| row.text("schema").ok().map(str::to_owned))
         };
-        let can_evict = rows.iter().any(|row| row.text("evicts").is_ok_and(|of| of == "t"));
+        let can_evict = rows.iter().any(|row| row.text("evicts").is_ok_and(|text| text == "t"));
         let (pageinspect, prewarm) = (schema("pageinspect"), schema("pg_prewarm"));
         let buffercache = schema("pg_buffercache");
         Ok(Self { connection, pageinspect, prewarm, buffercache, can_evict })
     }
 
     /// SQL that has the server read the block, and no other where it can be helped.
-    fn reading(&self, of: &Known, fork: RelationFork, block: u32) -> Option<String> {
-        let Known { oid, kind, name, literal } = of;
+    fn reading(&self, item: &Known, fork: RelationFork, block: u32) -> Option<String> {
+        let Known { oid, kind, name, literal } = item;
         let fork_name = fork.number.name()?;
         if let Some(schema) = &self.pageinspect {
             let page = format!("{schema}.get_raw_page({literal}, '{fork_name}', {block})");
@@ -259,7 +261,7 @@ impl Session {
             format!("SELECT false FROM {schema}.pg_buffercache b WHERE {whose}")
         };
         let is_evicted =
-            |row: &Row| row.values().first().is_some_and(|of| of.as_deref() == Some("t"));
+            |row: &Row| row.values().first().is_some_and(|row| row.as_deref() == Some("t"));
         self.connection.query(&sql).is_ok_and(|rows| rows.iter().all(is_evicted))
     }
 }

@@ -184,17 +184,18 @@ impl Settling<'_> {
         left: &[Suspect],
         horizon: WalHorizon,
     ) -> Result<ImagesInWal, WalImagesError> {
-        let is_open = |of: &&Suspect| {
-            of.is_steady() && self.by_lsn(of.fork, of.bad, horizon) == Verdict::LookIntoWal
+        let is_open = |suspect: &&Suspect| {
+            suspect.is_steady()
+                && self.by_lsn(suspect.fork, suspect.bad, horizon) == Verdict::LookIntoWal
         };
         let open: Vec<&Suspect> = left.iter().filter(is_open).collect();
         let keys: HashSet<(RelationFork, u32)> =
-            open.iter().map(|of| (of.fork, of.block)).collect();
+            open.iter().map(|open| (open.fork, open.block)).collect();
         if keys.is_empty() {
             return Ok(ImagesInWal::default());
         }
         let is_possible = |lsn: &Lsn| horizon.wal_end.is_some_and(|end| *lsn <= end);
-        let newest = open.iter().map(|of| of.bad.lsn).filter(is_possible).max();
+        let newest = open.iter().map(|open| open.bad.lsn).filter(is_possible).max();
         let images = self.witness.images(&keys, horizon.redo)?;
         if newest.is_none_or(|newest| newest <= images.to) || !self.pauses.pause(WAL_LAG) {
             return Ok(images);

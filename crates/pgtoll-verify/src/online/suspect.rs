@@ -211,9 +211,9 @@ pub(super) fn watch(
         if suspects.is_empty() || !pause(wait) {
             break;
         }
-        suspects.retain_mut(|of| {
-            let look = blocks.look(of.fork, of.block);
-            watched.file(of, look)
+        suspects.retain_mut(|suspect| {
+            let look = blocks.look(suspect.fork, suspect.block);
+            watched.file(suspect, look)
         });
     }
     watched.left = suspects;

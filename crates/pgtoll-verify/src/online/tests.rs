@@ -50,12 +50,12 @@ impl Witness for Fixed {
 
     fn images(
         &mut self,
-        of: &HashSet<(RelationFork, u32)>,
+        forks: &HashSet<(RelationFork, u32)>,
         from: Lsn,
     ) -> Result<ImagesInWal, WalImagesError> {
         assert_eq!(from, REDO);
         let mut images = self.images.clone()?;
-        images.last.retain(|key, _| of.contains(key));
+        images.last.retain(|key, _| forks.contains(key));
         Ok(images)
     }
 
@@ -164,7 +164,7 @@ fn what_is_not_known_is_not_concluded() {
         }
     };
     // Who replays may have anything on the disk that the WAL has an image of.
-    let replays = horizon(|of| of.replays = true);
+    let replays = horizon(|item| item.replays = true);
     check(REDO, "16384", replays, None);
     let both = |witness: &mut Fixed| {
         replays(witness);
@@ -173,8 +173,8 @@ fn what_is_not_known_is_not_concluded() {
     check(REDO, "16384", both, Some(Unsettled::InFlight));
     check(Lsn(u64::MAX), "16384", both, Some(Unsettled::InFlight));
     // Without a known end of WAL, the end of what was read counts.
-    check(Lsn(END.0 + 1), "16384", horizon(|of| of.wal_end = None), None);
-    check(BETWEEN, "16384", horizon(|of| of.wal_end = None), None);
+    check(Lsn(END.0 + 1), "16384", horizon(|item| item.wal_end = None), None);
+    check(BETWEEN, "16384", horizon(|item| item.wal_end = None), None);
     let short = |witness: &mut Fixed| witness.images.as_mut().unwrap().to = REDO;
     let ends = format!("it ends at {REDO}");
     check(BETWEEN, "16384", short, Some(Unsettled::NoWal(ends)));

@@ -16,7 +16,7 @@ pub trait Witness {
     /// Which of these blocks the WAL from this place on makes whole again.
     fn images(
         &mut self,
-        of: &HashSet<(RelationFork, u32)>,
+        forks: &HashSet<(RelationFork, u32)>,
         from: Lsn,
     ) -> Result<ImagesInWal, WalImagesError>;
 

@@ -79,9 +79,10 @@ impl<'a> PatrolledDirectory<'a> {
     fn refresh(&mut self) -> Result<(), PatrolError> {
         let path = self.data.path.clone();
         let data = DataDirectory::open(&path)?;
-        let (of, found) = (self.data.control.system_identifier, data.control.system_identifier);
-        if of != found {
-            return Err(PatrolError::OtherCluster { path, of, found });
+        let (system_identifier, found) =
+            (self.data.control.system_identifier, data.control.system_identifier);
+        if system_identifier != found {
+            return Err(PatrolError::OtherCluster { path, of: system_identifier, found });
         }
         self.data = data;
         let postmaster = Postmaster::read(&path);
@@ -93,7 +94,7 @@ impl<'a> PatrolledDirectory<'a> {
             };
             self.postmaster = postmaster;
         }
-        let (files, beside) = Listing::of(&path, &self.data.control, &[], &|_| true);
+        let (files, beside) = Listing::new(&path, &self.data.control, &[], &|_| true);
         (self.files, self.unlisted, self.names) = (files, beside.unlisted, None);
         self.unlisted.retain(is_still_unlisted);
         Ok(())
@@ -132,7 +133,7 @@ impl<'a> PatrolledDirectory<'a> {
             verified =
                 read_running(&scan, (&Files, &data), verified, settings, witness, &mut progress);
         } else {
-            scan.maps = MapRule::of(&self.data);
+            scan.maps = MapRule::from_data(&self.data);
             let listed = (&Files as &dyn Storage, &data, &scan.files);
             let mut take = |verified: &mut Verified, finding: BlockFinding| {
                 // A server may have run for a moment, and removed it.
@@ -151,27 +152,27 @@ impl<'a> PatrolledDirectory<'a> {
         verified
     }
 
-    fn finding(&self, of: &BlockFinding, now: Timestamp) -> PatrolFinding {
+    fn finding(&self, finding: &BlockFinding, now: Timestamp) -> PatrolFinding {
         let names = self.names.as_ref();
-        let name = names.and_then(|names| names.relation(of.fork.relation));
+        let name = names.and_then(|names| names.relation(finding.fork.relation));
         // A running server has files of which no catalog says anything yet.
         let complete = names.filter(|_| !self.is_running);
         PatrolFinding {
-            at: self.block_of_fork(of.fork, of.block),
+            at: self.block_of_fork(finding.fork, finding.block),
             found: now,
             seen: now,
-            path: self.path(of.fork),
-            fork: of.fork.number.to_string(),
+            path: self.path(finding.fork),
+            fork: finding.fork.number.to_string(),
             name: name.map(recorded_name),
-            severity: severity(of.fork, name, complete),
-            page: page_finding(of, names),
+            severity: severity(finding.fork, name, complete),
+            page: page_finding(finding, names),
         }
     }
 
     /// The fork's first file, below the data directory.
     fn path(&self, fork: RelationFork) -> String {
         let first = self.files.of_fork(fork).next().map(|first| self.files.path(first));
-        let below = first.as_deref().and_then(|of| of.strip_prefix(&self.data.path).ok());
+        let below = first.as_deref().and_then(|first| first.strip_prefix(&self.data.path).ok());
         let RelFileLocator { tablespace, database, rel_number } = fork.relation;
         below.map_or_else(
             || format!("{tablespace}/{database}/{rel_number}"),
@@ -290,7 +291,7 @@ impl Patrolled for PatrolledDirectory<'_> {
             self.load_names();
             verified.settle_maps(self.names.as_ref());
         }
-        let findings = verified.findings.iter().map(|of| self.finding(of, now)).collect();
+        let findings = verified.findings.iter().map(|finding| self.finding(finding, now)).collect();
         let PagesRead { blocks: pages, bytes, .. } = verified.pages;
         Ok(PieceResult { read: PatrolAmount { pages, bytes }, findings })
     }
@@ -354,10 +355,10 @@ impl Witness for LazyServer<'_> {
 
     fn images(
         &mut self,
-        of: &HashSet<(RelationFork, u32)>,
+        forks: &HashSet<(RelationFork, u32)>,
         from: Lsn,
     ) -> Result<ImagesInWal, WalImagesError> {
-        self.server().map_err(WalImagesError::NoServer)?.images(of, from)
+        self.server().map_err(WalImagesError::NoServer)?.images(forks, from)
     }
 
     fn ask(&mut self, fork: RelationFork, block: u32) -> ServerAnswer {
@@ -418,9 +419,12 @@ mod tests {
             assert!(piece.from == next && piece.to.is_none_or(|to| next < to), "{piece:?}");
             let result = directory.read(&piece, Timestamp::UNIX_EPOCH).unwrap();
             assert!(result.read.bytes <= bytes_max.max(8192), "{piece:?}: {result:?}");
-            assert!(result.findings.iter().all(|of| piece.has(&of.at)), "{piece:?}: {result:?}");
+            assert!(
+                result.findings.iter().all(|finding| piece.has(&finding.at)),
+                "{piece:?}: {result:?}"
+            );
             pages += result.read.pages;
-            found.extend(result.findings.iter().map(|of| of.at));
+            found.extend(result.findings.iter().map(|finding| finding.at));
             from = piece.to;
             pieces += 1;
             assert!(pieces < 100, "it ends");
@@ -457,10 +461,10 @@ mod tests {
     fn a_file_that_is_gone_is_no_finding_and_one_that_has_grown_is_read_when_it_is_listed() {
         let place = damaged(&FILES);
         let mut directory = patrolled(place.path());
-        let of = |name: &str| place.path().join(name);
-        fs::remove_file(of("base/5/16386")).unwrap();
-        fs::write(of("base/5/16384"), vec![7; 2 * 8192]).unwrap();
-        fs::write(of("base/7/16384"), vec![7; 9 * 8192]).unwrap();
+        let pick = |name: &str| place.path().join(name);
+        fs::remove_file(pick("base/5/16386")).unwrap();
+        fs::write(pick("base/5/16384"), vec![7; 2 * 8192]).unwrap();
+        fs::write(pick("base/7/16384"), vec![7; 9 * 8192]).unwrap();
         let (pages, found) = read_all(&mut directory, 1 << 20);
         assert_eq!((pages, found.len()), (9, 9));
         directory.list().unwrap();

@@ -38,10 +38,14 @@ impl PatrolFile {
             None => (None, None),
             Some(file) => {
                 let record = read(&file, path)?;
-                let of = record.source.system_identifier;
-                if of != data.control.system_identifier {
+                let system_identifier = record.source.system_identifier;
+                if system_identifier != data.control.system_identifier {
                     let found = data.control.system_identifier;
-                    return Err(PatrolError::OtherCluster { path: path.to_owned(), of, found });
+                    return Err(PatrolError::OtherCluster {
+                        path: path.to_owned(),
+                        of: system_identifier,
+                        found,
+                    });
                 }
                 (Some(file), Some(record))
             }
@@ -51,18 +55,21 @@ impl PatrolFile {
 
     /// Refuses a file that would be in a directory of the cluster's own, whatever links lead there.
     pub fn refuse_inside(path: &Path, data: &DataDirectory) -> Result<(), PatrolError> {
-        let parent = path.parent().filter(|of| *of != Path::new("")).unwrap_or(Path::new("."));
+        let parent =
+            path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
         let real = |path: &Path| fs::canonicalize(path).ok();
         let places = [real(parent), real(path)];
         let is_inside = |directory: &Path| {
             let directory = real(directory);
-            directory.is_some_and(|of| places.iter().flatten().any(|place| place.starts_with(&of)))
+            directory.is_some_and(|directory| {
+                places.iter().flatten().any(|place| place.starts_with(&directory))
+            })
         };
         let tablespaces = fs::read_dir(data.path.join("pg_tblspc")).into_iter().flatten().flatten();
         let mut own = tablespaces.map(|entry| entry.path());
         if is_inside(&data.path)
             || is_inside(&data.path.join("pg_wal"))
-            || own.any(|of| is_inside(&of))
+            || own.any(|item| is_inside(&item))
         {
             let (path, data) = (path.to_owned(), data.path.clone());
             return Err(PatrolError::InDataDirectory { path, data });
@@ -79,7 +86,7 @@ impl PatrolFile {
     ) -> Result<PatrolState, PatrolError> {
         let listing = directory.list()?;
         let mut state = match self.found.take() {
-            Some(record) => PatrolState::of(record),
+            Some(record) => PatrolState::from_record(record),
             None => PatrolState::new(listing.source.clone(), now),
         };
         state.set(settings);
@@ -93,7 +100,7 @@ impl PatrolFile {
     pub(super) fn write(&mut self, record: &PatrolRecord) -> Result<(), PatrolError> {
         let path = self.path.clone();
         let failed = |source| PatrolError::Write { path: path.clone(), source };
-        let mut draft = Draft::of(&path).map_err(failed)?;
+        let mut draft = Draft::from_path(&path).map_err(failed)?;
         let mut text = serde_json::to_vec(record).map_err(|error| failed(error.into()))?;
         text.push(b'\n');
         draft.write_all(&text).map_err(failed)?;

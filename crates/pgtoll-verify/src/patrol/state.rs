@@ -46,7 +46,7 @@ impl PatrolState {
     }
 
     /// A patrol that goes on.
-    pub(super) fn of(record: PatrolRecord) -> Self {
+    pub(super) fn from_record(record: PatrolRecord) -> Self {
         Self { record }
     }
 
@@ -123,7 +123,9 @@ impl PatrolState {
     ) -> u64 {
         add(&mut self.record.read, read);
         let is_whole = self.record.unlisted.is_empty();
-        let is_settled = |of: &PatrolFinding| piece.has(&of.at) && (is_whole || is_listed(&of.at));
+        let is_settled = |finding: &PatrolFinding| {
+            piece.has(&finding.at) && (is_whole || is_listed(&finding.at))
+        };
         let all = std::mem::take(&mut self.record.findings);
         let (before, mut kept): (Vec<_>, Vec<_>) = all.into_iter().partition(is_settled);
         let mut found = joined(findings);
@@ -133,9 +135,9 @@ impl PatrolState {
             (finding.found, finding.seen) = (first.min(now), now);
         }
         let room = FINDINGS_MAX.saturating_sub(kept.len()).min(found.len());
-        let left_out = found.drain(room..).map(|of| u64::from(of.page.blocks)).sum();
+        let left_out = found.drain(room..).map(|joined| u64::from(joined.page.blocks)).sum();
         kept.extend(found);
-        kept.sort_by_key(|of| of.at);
+        kept.sort_by_key(|kept| kept.at);
         self.record.findings = kept;
         self.count();
         left_out
@@ -152,15 +154,15 @@ impl PatrolState {
     /// Pieces with findings that were seen last before this, those first that wait longest.
     pub(super) fn seen_before(&self, time: Timestamp, most: usize) -> Vec<PatrolPiece> {
         let mut waiting: Vec<&PatrolFinding> =
-            self.record.findings.iter().filter(|of| of.seen <= time).collect();
-        waiting.sort_by_key(|of| of.seen);
+            self.record.findings.iter().filter(|finding| finding.seen <= time).collect();
+        waiting.sort_by_key(|waiting| waiting.seen);
         let file_blocks = u64::from(self.record.source.file_blocks.max(1));
-        let piece = |of: &&PatrolFinding| {
-            let block = of.at.block.saturating_add(u64::from(of.page.blocks.max(1)));
+        let piece = |finding: &&PatrolFinding| {
+            let block = finding.at.block.saturating_add(u64::from(finding.page.blocks.max(1)));
             let more = u32::try_from(block / file_blocks).unwrap_or(u32::MAX);
-            let segment = of.at.segment.saturating_add(more);
-            let to = PatrolBlock { segment, block: block % file_blocks, ..of.at };
-            PatrolPiece { from: of.at, to: Some(to) }
+            let segment = finding.at.segment.saturating_add(more);
+            let to = PatrolBlock { segment, block: block % file_blocks, ..finding.at };
+            PatrolPiece { from: finding.at, to: Some(to) }
         };
         waiting.iter().take(most).map(piece).collect()
     }
@@ -189,14 +191,16 @@ impl PatrolState {
     fn set_oldest(&mut self) {
         let next = self.next();
         let last_round = self.record.last_round.as_ref();
-        let passed = last_round.and_then(|of| of.marks.iter().rfind(|mark| mark.block <= next));
+        let passed = last_round
+            .and_then(|last_round| last_round.marks.iter().rfind(|mark| mark.block <= next));
         self.record.oldest_read = passed.map_or(self.record.began, |mark| mark.time);
     }
 
     fn count(&mut self) {
         let blocks = |class: FindingClass| -> u64 {
-            let of_class = self.record.findings.iter().filter(|of| of.page.class == class);
-            of_class.map(|of| u64::from(of.page.blocks)).sum()
+            let of_class =
+                self.record.findings.iter().filter(|finding| finding.page.class == class);
+            of_class.map(|item| u64::from(item.page.blocks)).sum()
         };
         let (failures, suspicions) =
             (blocks(FindingClass::Failure), blocks(FindingClass::Suspicion));
@@ -249,7 +253,9 @@ fn follows(last: &PatrolFinding, next: &PatrolFinding) -> bool {
 
 /// Whether both are of the same blocks, some at least, or of those behind each other.
 fn is_same(old: &PatrolFinding, new: &PatrolFinding) -> bool {
-    let end = |of: &PatrolFinding| of.at.block.saturating_add(u64::from(of.page.blocks.max(1)));
+    let end = |finding: &PatrolFinding| {
+        finding.at.block.saturating_add(u64::from(finding.page.blocks.max(1)))
+    };
     let is_file = (PatrolBlock { block: 0, ..old.at }) == (PatrolBlock { block: 0, ..new.at });
     let overlap = old.at.block < end(new) && new.at.block < end(old);
     is_file && old.page.class == new.page.class && (overlap || follows(old, new))

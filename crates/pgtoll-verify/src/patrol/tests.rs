@@ -273,7 +273,7 @@ fn run_on(cluster: &mut Cluster<'_>, settings: &PatrolSettings, state: &mut Patr
 
 /// The state as it is read again from its file.
 fn read_again(record: &PatrolRecord) -> PatrolState {
-    PatrolState::of(serde_json::from_str(&serde_json::to_string(record).unwrap()).unwrap())
+    PatrolState::from_record(serde_json::from_str(&serde_json::to_string(record).unwrap()).unwrap())
 }
 
 /// Runs of an hour with a minute in between, every third of them killed, over a cluster that changes; the
@@ -374,16 +374,16 @@ fn a_patrol_over_three_simulated_weeks_reads_each_page_in_a_week() {
 fn a_rate_that_is_too_low_is_known_at_once_and_the_one_that_would_do() {
     let clock = Clock::new();
     let mut cluster = Cluster::new(&clock, 24 * HOUR, PAGE, 2 * 3600 * (RATE / PAGE));
-    let of = |cluster: &mut Cluster<'_>, within: Duration, rate: u64| {
+    let pick = |cluster: &mut Cluster<'_>, within: Duration, rate: u64| {
         let settings = PatrolSettings { rate, ..settings(within, HOUR) };
         let mut state = begin(cluster, &settings);
         rate_in_time(state.record(clock.now()))
     };
-    assert_eq!(of(&mut cluster, 24 * HOUR, RATE), None);
-    let rate = of(&mut cluster, HOUR, RATE).unwrap();
+    assert_eq!(pick(&mut cluster, 24 * HOUR, RATE), None);
+    let rate = pick(&mut cluster, HOUR, RATE).unwrap();
     // Twice as fast, and a tenth more: files are listed every five minutes.
     assert!((2 * RATE..RATE * 5 / 2).contains(&rate), "{rate}");
-    assert_eq!(of(&mut cluster, HOUR, rate), None);
+    assert_eq!(pick(&mut cluster, HOUR, rate), None);
 }
 
 #[test]
@@ -399,14 +399,14 @@ fn a_finding_stays_until_its_block_reads_sound() {
     run_on(&mut cluster, &settings, &mut state);
     let record = state.record(clock.now()).clone();
     assert_eq!((record.failures, record.findings.len()), (2, 2));
-    let found: Vec<Timestamp> = record.findings.iter().map(|of| of.found).collect();
+    let found: Vec<Timestamp> = record.findings.iter().map(|finding| finding.found).collect();
     // Found in the first round, seen in the second, and looked at in between.
-    assert!(record.findings.iter().all(|of| of.found < of.seen), "{record:?}");
+    assert!(record.findings.iter().all(|finding| finding.found < finding.seen), "{record:?}");
 
     go_on(&mut cluster, &settings, &mut state);
     run_on(&mut cluster, &settings, &mut state);
     let record = state.record(clock.now()).clone();
-    assert_eq!(record.findings.iter().map(|of| of.found).collect::<Vec<_>>(), found);
+    assert_eq!(record.findings.iter().map(|finding| finding.found).collect::<Vec<_>>(), found);
 
     // One is repaired, and the other's file is dropped.
     cluster.bad.pop_first();

@@ -154,7 +154,7 @@ fn maps_note(data: &DataDirectory) -> &'static str {
 fn unsettled_notes(verified: &Verified) -> Vec<String> {
     let mut notes = Vec::new();
     let mut hint = |is_it: fn(&Unsettled) -> bool, text: &str| {
-        let is_it = |of: &BlockFinding| match &of.defect {
+        let is_it = |finding: &BlockFinding| match &finding.defect {
             Defect::Unsettled { why, .. } => is_it(why),
             _ => false,
         };

@@ -110,7 +110,8 @@ fn a_damaged_table_comes_before_its_index_which_says_so() {
     }
     let (_place, data) = directory(&[]);
     let record = verified.record(&data, Some(&names), WalAtHand::NotAsked, provenance());
-    let severities: Vec<Severity> = record.relations.iter().map(|of| of.severity).collect();
+    let severities: Vec<Severity> =
+        record.relations.iter().map(|relation| relation.severity).collect();
     assert_eq!(severities, [Severity::Data, Severity::Index]);
     let of_index = &record.relations[1].remedy;
     assert!(of_index.contains("first the table public.orders"), "{of_index}");

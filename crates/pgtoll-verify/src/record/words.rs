@@ -8,8 +8,8 @@ use crate::defect::{BlockFinding, Defect, Evidence, LayoutDefect, StaleClaim};
 use crate::manifest::{FileDefect, WrongFile};
 
 /// A block's finding as the record has it.
-pub(crate) fn page_finding(of: &BlockFinding, names: Option<&Names>) -> PageFinding {
-    let (stored, computed) = match of.defect {
+pub(crate) fn page_finding(finding: &BlockFinding, names: Option<&Names>) -> PageFinding {
+    let (stored, computed) = match finding.defect {
         Defect::Invalid { fault: Fault::Checksum { stored, computed, .. }, .. }
         | Defect::MayBeTorn { fault: Fault::Checksum { stored, computed, .. }, .. }
         | Defect::Unsettled { fault: Fault::Checksum { stored, computed, .. }, .. } => {
@@ -17,7 +17,7 @@ pub(crate) fn page_finding(of: &BlockFinding, names: Option<&Names>) -> PageFind
         }
         _ => (None, None),
     };
-    let lsn = match of.defect {
+    let lsn = match finding.defect {
         Defect::Invalid { lsn, .. }
         | Defect::MayBeTorn { lsn, .. }
         | Defect::Unsettled { lsn, .. }
@@ -25,30 +25,30 @@ pub(crate) fn page_finding(of: &BlockFinding, names: Option<&Names>) -> PageFind
         | Defect::Evidence(Evidence::Stale { lsn, .. }) => Some(lsn),
         _ => None,
     };
-    let index = index_name(&of.defect, names);
-    let (kind, words) = words(&of.defect, index.as_deref());
-    let missing = of.last_missing().map(|last| (last - of.block).saturating_add(1));
+    let index = index_name(&finding.defect, names);
+    let (kind, words) = words(&finding.defect, index.as_deref());
+    let missing = finding.last_missing().map(|last| (last - finding.block).saturating_add(1));
     let words = match missing {
         Some(blocks) if blocks > 1 => format!("{blocks} blocks {words}"),
         _ => words,
     };
     PageFinding {
-        block: of.block,
-        blocks: missing.unwrap_or(of.defect.blocks()),
-        class: of.defect.class(),
+        block: finding.block,
+        blocks: missing.unwrap_or(finding.defect.blocks()),
+        class: finding.defect.class(),
         kind,
         words,
         stored_checksum: stored,
         computed_checksum: computed,
         lsn,
-        wal: wal_of(&of.defect),
+        wal: wal_of(&finding.defect),
         index,
     }
 }
 
 /// What is wrong with a block, and that in words.
-fn words(of: &Defect, index: Option<&str>) -> (Kind, String) {
-    let (kind, words) = match of {
+fn words(defect: &Defect, index: Option<&str>) -> (Kind, String) {
+    let (kind, words) = match defect {
         Defect::Invalid { fault: Fault::Checksum { header_is_plausible: true, .. }, .. } => {
             (Kind::Checksum, "wrong checksum")
         }
@@ -106,8 +106,8 @@ fn stale_words(claim: StaleClaim, since: Option<Lsn>) -> String {
     }
 }
 
-fn layout_words(of: LayoutDefect) -> (Kind, String) {
-    match of {
+fn layout_words(defect: LayoutDefect) -> (Kind, String) {
+    match defect {
         LayoutDefect::EndsInBlock { bytes } => {
             (Kind::EndsInBlock, format!("the file ends within the block, after {bytes} bytes"))
         }
@@ -142,8 +142,8 @@ fn layout_words(of: LayoutDefect) -> (Kind, String) {
 }
 
 /// Where WAL says that the page was changed last.
-fn wal_of(of: &Defect) -> Option<Lsn> {
-    match of {
+fn wal_of(defect: &Defect) -> Option<Lsn> {
+    match defect {
         Defect::Evidence(
             Evidence::Stale { wal, .. }
             | Evidence::ZeroButLogged { wal }
@@ -154,10 +154,10 @@ fn wal_of(of: &Defect) -> Option<Lsn> {
 }
 
 /// What the index is called that leads to rows.
-fn index_name(of: &Defect, names: Option<&Names>) -> Option<String> {
+fn index_name(defect: &Defect, names: Option<&Names>) -> Option<String> {
     let Defect::Evidence(
         Evidence::ZeroButIndexed { index } | Evidence::MissingButIndexed { index, .. },
-    ) = of
+    ) = defect
     else {
         return None;
     };
@@ -165,9 +165,9 @@ fn index_name(of: &Defect, names: Option<&Names>) -> Option<String> {
     Some(name.map_or_else(|| index.rel_number.to_string(), ToString::to_string))
 }
 
-fn evidence_words(of: Evidence, index: Option<&str>) -> (Kind, String) {
+fn evidence_words(evidence: Evidence, index: Option<&str>) -> (Kind, String) {
     let index = index.unwrap_or("an index");
-    match of {
+    match evidence {
         Evidence::Stale { lsn, wal } => (
             Kind::LostWrite,
             format!("old: changed last at {lsn}, and by WAL at {wal}; that write is lost"),
@@ -194,9 +194,9 @@ fn evidence_words(of: Evidence, index: Option<&str>) -> (Kind, String) {
 }
 
 /// A file's finding as the record has it.
-pub(super) fn file_finding(of: &WrongFile) -> FileFinding {
+pub(super) fn file_finding(file: &WrongFile) -> FileFinding {
     use FileFindingKind as Kind;
-    let (kind, words) = match &of.defect {
+    let (kind, words) = match &file.defect {
         FileDefect::Missing => (Kind::Missing, "missing".to_owned()),
         FileDefect::Length { bytes, expected } => {
             let words = if bytes < expected { "cut short" } else { "too long" };
@@ -221,5 +221,5 @@ pub(super) fn file_finding(of: &WrongFile) -> FileFinding {
             (Kind::NoTablespace, "the tablespace's tar is missing".to_owned())
         }
     };
-    FileFinding { path: of.path.clone(), kind, words }
+    FileFinding { path: file.path.clone(), kind, words }
 }

@@ -51,13 +51,13 @@ fn tablespaces_in(list: &str) -> Option<Vec<u32>> {
 
 /// What is behind a text in quotes. Python takes double ones around a text with a single one.
 fn after_string(text: &str) -> Option<&str> {
-    let quote = text.chars().next().filter(|of| ['\'', '"'].contains(of))?;
+    let quote = text.chars().next().filter(|character| ['\'', '"'].contains(character))?;
     let mut is_escaped = false;
-    for (at, of) in text.char_indices().skip(1) {
-        match of {
+    for (at, character) in text.char_indices().skip(1) {
+        match character {
             _ if is_escaped => is_escaped = false,
             '\\' => is_escaped = true,
-            of if of == quote => return text.get(at + 1..),
+            item if item == quote => return text.get(at + 1..),
             _ => {}
         }
     }

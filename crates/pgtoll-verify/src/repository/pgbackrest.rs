@@ -59,7 +59,7 @@ pub fn is_pgbackrest_label(name: &str) -> bool {
     let is_time = |text: &str, kinds: &[char]| {
         let time = text.strip_suffix(kinds).unwrap_or_default();
         let is_digits =
-            |of: &str, count| of.len() == count && of.bytes().all(|b| b.is_ascii_digit());
+            |text: &str, count| text.len() == count && text.bytes().all(|b| b.is_ascii_digit());
         time.split_once('-').is_some_and(|(day, time)| is_digits(day, 8) && is_digits(time, 6))
     };
     match name.split_once('_') {
@@ -118,7 +118,7 @@ impl PgBackRestManifest {
         if !last.starts_with("backrest-checksum=") {
             return Err(PgBackRestManifestError::CutShort);
         }
-        let lines = ManifestLines::of(text);
+        let lines = ManifestLines::from_text(text);
         if !lines.is_manifest || lines.label != Some(label) {
             return Err(PgBackRestManifestError::OtherBackup { label: label.to_owned() });
         }
@@ -164,10 +164,10 @@ struct ManifestLines<'a> {
 }
 
 impl<'a> ManifestLines<'a> {
-    fn of(text: &'a str) -> Self {
+    fn from_text(text: &'a str) -> Self {
         let (mut found, mut section) = (Self::default(), "");
         for line in text.lines() {
-            match line.strip_prefix('[').and_then(|of| of.strip_suffix(']')) {
+            match line.strip_prefix('[').and_then(|item| item.strip_suffix(']')) {
                 Some(name) => section = name,
                 None => found.add(section, line),
             }
@@ -243,34 +243,34 @@ fn directory(line: &str) -> Result<Option<String>, PgBackRestManifestError> {
 
 /// The name of the archive's directory of a cluster.
 fn archive(version: &str, id: &str) -> Option<String> {
-    let is_number = |of: &str| !of.is_empty() && of.bytes().all(|byte| byte.is_ascii_digit());
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     (version.split('.').all(is_number) && is_number(id)).then(|| format!("{version}-{id}"))
 }
 
 fn file(line: &str, label: &str, ending: &str) -> Result<PgBackRestFile, PgBackRestManifestError> {
     let wrong = || not_understood(line);
     let (key, value) = key_and_value(line)?;
-    let of: FileLine = serde_json::from_str(value).map_err(|_| wrong())?;
-    if of.bi.is_some() || of.bim.is_some() {
+    let line: FileLine = serde_json::from_str(value).map_err(|_| wrong())?;
+    if line.bi.is_some() || line.bim.is_some() {
         return Err(PgBackRestManifestError::StoredInBlocks(key.to_owned()));
     }
     let path = below_data(key).to_owned();
-    let whose = of.reference.as_deref().unwrap_or(label);
+    let whose = line.reference.as_deref().unwrap_or(label);
     if !is_pgbackrest_label(whose) || !is_inside(key) {
         return Err(wrong());
     }
-    let place = match of.bni {
-        _ if of.size == 0 => None,
+    let place = match line.bni {
+        _ if line.size == 0 => None,
         Some(bundle) => Some(PgBackRestPlace {
             key: format!("{whose}/bundle/{bundle}"),
-            offset: of.bno,
-            bytes: Some(of.repo_size.unwrap_or(of.size)),
+            offset: line.bno,
+            bytes: Some(line.repo_size.unwrap_or(line.size)),
         }),
         None => {
             Some(PgBackRestPlace { key: format!("{whose}/{key}{ending}"), offset: 0, bytes: None })
         }
     };
-    Ok(PgBackRestFile { path, bytes: of.size, place, checksum: of.checksum })
+    Ok(PgBackRestFile { path, bytes: line.size, place, checksum: line.checksum })
 }
 
 fn unquoted(value: &str) -> &str {
@@ -352,12 +352,12 @@ mod tests {
         assert!(error("pg_data/../1={\"size\":1}").contains("not understood"));
         let line = "pg_data/1={\"size\":1,\"reference\":\"../../other\"}";
         assert!(error(line).contains("not understood"));
-        let of = |text: &[u8]| PgBackRestManifest::parse(text, LABEL).unwrap_err().to_string();
-        assert!(of(b"Salted__\x01\x02").starts_with("encrypted"));
+        let pick = |text: &[u8]| PgBackRestManifest::parse(text, LABEL).unwrap_err().to_string();
+        assert!(pick(b"Salted__\x01\x02").starts_with("encrypted"));
         let other = format!("[backrest]\nbackrest-format=5\n{END}");
-        assert!(of(other.as_bytes()).contains("is not that of"));
+        assert!(pick(other.as_bytes()).contains("is not that of"));
         let cut = format!("{HEAD}pg_data/base/5/1={{\"size\":8192}}\n");
-        assert!(of(cut.as_bytes()).contains("cut short"));
+        assert!(pick(cut.as_bytes()).contains("cut short"));
     }
 
     #[test]
@@ -382,8 +382,8 @@ mod tests {
         assert_eq!((bundles.archive.as_deref(), bundles.major), (Some("15-1"), Some(15)));
         assert_eq!((&*bundles.tablespaces, bundles.is_online), (&[16384][..], false));
         let place = |path: &str| {
-            let file = bundles.files.iter().find(|of| of.path == path).unwrap();
-            file.place.as_ref().map(|of| (&*of.key, of.offset, of.bytes.unwrap()))
+            let file = bundles.files.iter().find(|file| file.path == path).unwrap();
+            file.place.as_ref().map(|place| (&*place.key, place.offset, place.bytes.unwrap()))
         };
         let unchanged = format!("{full}/bundle/1");
         assert_eq!(place("base/5/1247"), Some((&*unchanged, 982_862, 11_001)));
@@ -396,7 +396,7 @@ mod tests {
         let own = "20261126-122615F_20261126-122617I";
         let files = PgBackRestManifest::parse(FILES.as_bytes(), own).unwrap();
         assert_eq!(files.packing, Packing::Gzip);
-        let changed = files.files.iter().find(|of| of.path == "postgresql.conf").unwrap();
+        let changed = files.files.iter().find(|file| file.path == "postgresql.conf").unwrap();
         let place = changed.place.as_ref().unwrap();
         assert_eq!(place.key, format!("{own}/pg_data/postgresql.conf.gz"));
         assert_eq!((place.offset, place.bytes), (0, None));
@@ -417,7 +417,7 @@ mod tests {
             let end = (at + end).min(text.len());
             text.splice(at..end, bytes);
             if let Ok(found) = PgBackRestManifest::parse(&text, "20261126-122617F_20261126-122617I") {
-                let keys = found.files.iter().filter_map(|of| Some(&of.place.as_ref()?.key));
+                let keys = found.files.iter().filter_map(|file| Some(&file.place.as_ref()?.key));
                 for key in keys {
                     let is_plain = |part: &str| !["", ".", ".."].contains(&part);
                     prop_assert!(key.split('/').all(is_plain), "{key}");

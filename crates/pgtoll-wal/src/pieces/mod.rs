@@ -61,7 +61,7 @@ impl Sums {
     pub(crate) fn add_record(&mut self, record: &Record<'_>, parts: &Parts) {
         let image_bytes = parts.image_bytes();
         if image_bytes > 0 {
-            self.add_images(RecordType::of(&record.header), parts);
+            self.add_images(RecordType::from_header(&record.header), parts);
         }
         let record_bytes = u64::from(record.header.total_bytes).saturating_sub(image_bytes);
         self.kinds[KINDS[usize::from(record.header.manager)] as usize] += record_bytes;
@@ -410,8 +410,8 @@ impl History {
         let is_within = self.pending.get(before).is_none_or(|next| next.from != redo);
         self.close(before);
         if let Some(within) = hit.filter(|_| is_within) {
-            let (sums, of) = (Sums::default(), Some(Box::new(within)));
-            self.pending.push_front(Pending { from: redo, sums, within: of });
+            let (sums, item) = (Sums::default(), Some(Box::new(within)));
+            self.pending.push_front(Pending { from: redo, sums, within: item });
             self.unsettled.push_back((redo, within));
         }
         self.cycles.push_back(Cycle { from: redo, begin, began_s, sums: Sums::default() });

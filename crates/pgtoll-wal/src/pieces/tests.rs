@@ -185,8 +185,9 @@ fn a_gap_ends_a_cycle_and_begins_another() {
     history.take(&pieces(&stretch, 0..3));
     history.gap(at(3));
     history.take(&pieces(&stretch, 3..7));
-    let of = history.finish(|from, to| Some(between(&stretch, from, to)));
-    let found: Vec<_> = of.cycles.iter().map(|of| (of.from, of.begin, of.sums)).collect();
+    let finish = history.finish(|from, to| Some(between(&stretch, from, to)));
+    let found: Vec<_> =
+        finish.cycles.iter().map(|cycle| (cycle.from, cycle.begin, cycle.sums)).collect();
     let expected = [
         (at(0), CycleBegin::Unknown, between(&stretch, at(0), at(1))),
         (at(1), CycleBegin::Online, between(&stretch, at(1), at(3))),
@@ -194,8 +195,8 @@ fn a_gap_ends_a_cycle_and_begins_another() {
         (at(92), CycleBegin::Online, between(&stretch, at(92), END)),
     ];
     assert_eq!(found, expected);
-    assert_eq!(of.gaps_us, [Some(1500)]);
-    let empty = of.pieces.iter().find(|piece| piece.from == at(3)).unwrap();
+    assert_eq!(finish.gaps_us, [Some(1500)]);
+    let empty = finish.pieces.iter().find(|piece| piece.from == at(3)).unwrap();
     assert_eq!((empty.sums, empty.until_us), (Sums::default(), Some(2000)));
 }
 

@@ -88,7 +88,7 @@ fn split(
     block: &BlockReference,
 ) -> Option<i16> {
     let data = |id: u8| {
-        let block = parts.blocks.iter().find(|of| of.id == id)?;
+        let block = parts.blocks.iter().find(|block| block.id == id)?;
         record.bytes.get(block.data.clone())
     };
     let (left, right) = (data(0)?, data(1)?);
@@ -215,7 +215,7 @@ const FREED: u8 = 1 << 7;
 fn free_line_pointers(page: &ImagePage<'_>) -> Option<usize> {
     let lower = page.lower()?;
     let pointers = page.get(24..lower)?.chunks_exact(4);
-    Some(pointers.filter(|of| of.iter().all(|byte| *byte == 0)).count())
+    Some(pointers.filter(|pointer| pointer.iter().all(|byte| *byte == 0)).count())
 }
 
 /// The rows on a heap page.

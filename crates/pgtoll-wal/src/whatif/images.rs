@@ -23,7 +23,7 @@ impl Compressing {
     /// By the compressions that are asked for.
     pub fn for_settings(settings: &[Settings], exact: bool) -> Self {
         let is_asked = |kind: &Compression| {
-            settings.iter().any(|of| of.compression == ImageCompression::Set(Some(*kind)))
+            settings.iter().any(|setting| setting.compression == ImageCompression::Set(Some(*kind)))
         };
         Self { with: Compression::ALL.into_iter().filter(is_asked).collect(), exact }
     }
@@ -73,7 +73,7 @@ impl Images {
 
     /// How long the image of this block would be by each compression, with its header; and the data
     /// that it stands for, if that is `asked`; and the rows on the page, of tables.
-    pub(crate) fn of(
+    pub(crate) fn cost(
         &mut self,
         record: &Record<'_>,
         parts: &Parts,
@@ -90,7 +90,7 @@ impl Images {
         let extra = if image.compression.is_some() && hole > 0 { HOLE } else { 0 };
         lengths[ImageCompression::AsStored.index()] = length(stored.len() + HEADER + extra);
         lengths[ImageCompression::OFF.index()] = length(raw + HEADER);
-        let kind = RecordType::of(&record.header);
+        let kind = RecordType::from_header(&record.header);
         let tells = asked && data::can_tell(kind, block);
         let compresses = self.is_sampled(block);
         let is_packed = image.compression.is_some();

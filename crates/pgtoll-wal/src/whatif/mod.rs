@@ -153,7 +153,9 @@ impl WhatIfCollector {
 
     /// Bytes of memory that grow with the WAL: of its blocks, and of what waits for a redo point.
     pub fn memory(&self) -> u64 {
-        self.replay.as_ref().map_or(0, |of| of.model.blocks().1 + of.waiting_bytes as u64)
+        self.replay
+            .as_ref()
+            .map_or(0, |replay| replay.model.blocks().1 + replay.waiting_bytes as u64)
     }
 
     /// The answer: where the WAL has gaps, that of the longest stretch without one.
@@ -368,26 +370,27 @@ impl Replay {
     }
 
     #[inline]
-    fn record(&mut self, at: Lsn, record: Touched, of: &mut Waiting) {
+    fn record(&mut self, at: Lsn, record: Touched, waiting: &mut Waiting) {
         while self.ahead.front().is_some_and(|redo| redo.at <= at) {
             if let Some(redo) = self.ahead.pop_front() {
                 self.redo_point(redo, at);
             }
         }
         if record.happens {
-            let happened = of.touches.happened.get(of.happened).copied();
-            of.happened += 1;
+            let happened = waiting.touches.happened.get(waiting.happened).copied();
+            waiting.happened += 1;
             if let Some(happened) = happened {
                 self.happened(at, happened);
             }
         }
-        let (first, count) = (of.reference, usize::from(record.references));
-        (of.record, of.reference) = (of.record + 1, first + count);
-        let Some(references) = of.touches.references.get(first..first + count) else { return };
+        let (first, count) = (waiting.reference, usize::from(record.references));
+        (waiting.record, waiting.reference) = (waiting.record + 1, first + count);
+        let Some(references) = waiting.touches.references.get(first..first + count) else { return };
         let mut bytes = record.bytes;
         self.references.clear();
         for touch in references {
-            let (reference, left_out) = self.reference(touch, record.class, &of.touches, &of.forks);
+            let (reference, left_out) =
+                self.reference(touch, record.class, &waiting.touches, &waiting.forks);
             bytes += u32::from(left_out);
             self.references.push(reference);
         }
@@ -486,9 +489,10 @@ impl Replay {
                         RedoPoint { at, time_us, is_shutdown, is_forced, is_inferred },
                         at,
                     );
-                } else if let Some(of) = self.redo_points.iter_mut().rev().find(|of| of.at == redo)
+                } else if let Some(redo_point) =
+                    self.redo_points.iter_mut().rev().find(|redo_point| redo_point.at == redo)
                 {
-                    of.time_us = time_us;
+                    redo_point.time_us = time_us;
                 }
             }
             Happened::Checkpoint { .. } => {}

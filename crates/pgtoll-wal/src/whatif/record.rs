@@ -54,7 +54,7 @@ pub fn whatif_record(
             // Of a gap between others nothing is known here.
             from: answer.from.or(summary.from),
             to: answer.to.or(summary.to),
-            ..source(asked.names, summary, times.map(|of| of.0), times.map(|of| of.1))
+            ..source(asked.names, summary, times.map(|time| time.0), times.map(|time| time.1))
         },
         end: wal_end(end, &summary.gaps),
         bytes: wal.bytes,
@@ -97,11 +97,11 @@ fn source_wal(summary: &WalSummary<Answer>, settings: &SourceSettings) -> Source
 }
 
 /// Names of the settings that are guesses.
-fn guessed(of: GuessedSettings) -> Vec<String> {
+fn guessed(settings: GuessedSettings) -> Vec<String> {
     let all = [
-        (of.max_wal_size, "max_wal_size"),
-        (of.timeout, "checkpoint_timeout"),
-        (of.hints, "hints"),
+        (settings.max_wal_size, "max_wal_size"),
+        (settings.timeout, "checkpoint_timeout"),
+        (settings.hints, "hints"),
     ];
     all.into_iter().filter(|(guessed, _)| *guessed).map(|(_, name)| name.to_owned()).collect()
 }

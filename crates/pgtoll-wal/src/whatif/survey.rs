@@ -46,7 +46,7 @@ impl Collect for CheckpointSurvey {
         if !matches!(record.header.manager, RM_XLOG_ID | RM_XACT_ID) {
             return;
         }
-        self.hints += u64::from(RecordType::of(&record.header) == XLOG_FPI_FOR_HINT);
+        self.hints += u64::from(RecordType::from_header(&record.header) == XLOG_FPI_FOR_HINT);
         match record.event(parts) {
             Some(Event::Checkpoint { redo, is_shutdown, time_s }) => {
                 if let Some(seen) = &self.seen {

@@ -120,9 +120,9 @@ impl Means {
 
     #[inline]
     fn add(&mut self, class: u16, id: u8, data_bytes: u16) {
-        let of = &mut self.0[Self::place(class, id)];
-        of.0 += 1;
-        of.1 += u64::from(data_bytes);
+        let item = &mut self.0[Self::place(class, id)];
+        item.0 += 1;
+        item.1 += u64::from(data_bytes);
     }
 
     pub(crate) fn append(&mut self, later: &Self) {
@@ -143,7 +143,7 @@ impl Touches {
     pub(crate) fn add(&mut self, record: &Record<'_>, parts: &Parts, images: &mut Images) {
         let from = *self.from.get_or_insert(record.at);
         self.to = Some(record.end);
-        let kind = RecordType::of(&record.header);
+        let kind = RecordType::from_header(&record.header);
         let may_happen = matches!(record.header.manager, RM_XLOG_ID | RM_XACT_ID);
         let happened = if may_happen { Self::happened(record, parts, kind) } else { None };
         if let Some(happened) = happened {
@@ -241,7 +241,7 @@ impl Touches {
                 (rule, freeze_bytes) = (Rule::WithHints, FREEZE_PLANS_BYTES);
             }
             let missing = block.data.is_empty() && rule == Rule::Regular;
-            let (lengths, data, rows) = images.of(record, parts, block, missing);
+            let (lengths, data, rows) = images.cost(record, parts, block, missing);
             if let Some(page) = rows {
                 let all = &mut self.rows[fork as usize];
                 *all = (all.0 + u64::from(page.rows), all.1 + u64::from(page.bytes));
@@ -307,7 +307,9 @@ impl Touches {
         for before in self.records.iter_mut().rev().take(FREEZE_WITHIN) {
             let begin = end - usize::from(before.references);
             let references = &mut self.references[begin..end];
-            let last = references.iter_mut().find(|of| (of.fork, of.block) == (fork, page.block));
+            let last = references
+                .iter_mut()
+                .find(|reference| (reference.fork, reference.block) == (fork, page.block));
             end = begin;
             let Some(last) = last else { continue };
             if last.rule != Rule::Hint || last.image == 0 || last.freeze_bytes > 0 {
@@ -339,8 +341,8 @@ impl Touches {
         let records = self.records.iter().rev().take(FREEZE_WITHIN);
         let references = records.map(|record| usize::from(record.references)).sum();
         let late = self.references.iter().rev().take(references);
-        let hints = late.filter(|of| of.rule == Rule::Hint && of.image > 0);
-        hints.map(|of| (self.forks[of.fork as usize], of.block)).collect()
+        let hints = late.filter(|late| late.rule == Rule::Hint && late.image > 0);
+        hints.map(|hint| (self.forks[hint.fork as usize], hint.block)).collect()
     }
 
     /// Pages that were frozen right after these hints, in the segment before, need no image where

@@ -47,8 +47,8 @@ fn entry_of(uid: u32) -> Option<(String, String)> {
     let passwd = fs::read_to_string("/etc/passwd").ok()?;
     passwd.lines().find_map(|line| {
         let fields: Vec<&str> = line.split(':').collect();
-        let [name, _, of, _, _, home, ..] = fields[..] else { return None };
-        (of.parse() == Ok(uid)).then(|| (name.to_owned(), home.to_owned()))
+        let [name, _, field, _, _, home, ..] = fields[..] else { return None };
+        (field.parse() == Ok(uid)).then(|| (name.to_owned(), home.to_owned()))
     })
 }
 

@@ -59,7 +59,7 @@ fn section(text: &str, name: &str) -> Result<Option<Vec<(String, String)>>, usiz
             if found.is_some() {
                 break;
             }
-            if header.split_once(']').is_some_and(|(of, _)| of == name) {
+            if header.split_once(']').is_some_and(|(item, _)| item == name) {
                 found = Some(Vec::new());
             }
         } else if let Some(pairs) = &mut found {

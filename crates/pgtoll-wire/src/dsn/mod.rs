@@ -187,7 +187,8 @@ impl Dsn {
     /// Hosts (names, addresses or directories of Unix sockets) with their ports, in the order in which
     /// they are tried.
     pub fn endpoints(&self) -> Vec<(String, u16)> {
-        let host = |of: &Host| (of.address.clone().unwrap_or_else(|| of.name.clone()), of.port);
+        let host =
+            |host: &Host| (host.address.clone().unwrap_or_else(|| host.name.clone()), host.port);
         self.hosts.iter().map(host).collect()
     }
 
@@ -599,12 +600,12 @@ fn hosts(values: &Values) -> Result<Vec<Host>, DsnError> {
     }
     (0..count)
         .map(|index| {
-            let of = |list: &Option<Vec<&str>>| {
+            let pick = |list: &Option<Vec<&str>>| {
                 list.as_ref().map_or("", |list| list[index]).trim().to_owned()
             };
             let port = port(ports[if ports.len() == 1 { 0 } else { index }])?;
-            let address = Some(of(&addresses)).filter(|address| !address.is_empty());
-            let name = match of(&names) {
+            let address = Some(pick(&addresses)).filter(|address| !address.is_empty());
+            let name = match pick(&names) {
                 name if name.is_empty() && address.is_none() => default_directory(port),
                 name => name,
             };

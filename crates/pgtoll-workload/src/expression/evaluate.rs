@@ -97,7 +97,7 @@ fn case(arguments: &[Expression<Slot>], context: &mut Context<'_>) -> Evaluated 
 }
 
 fn unary(function: Function, value: Scalar, context: &mut Context<'_>) -> Evaluated {
-    let double_of = |of: fn(f64) -> f64| Ok(Scalar::Double(of(double(value)?)));
+    let double_of = |number: fn(f64) -> f64| Ok(Scalar::Double(number(double(value)?)));
     match (function, value) {
         (Function::Debug, _) => {
             note(value, context.notes);
@@ -278,13 +278,14 @@ fn extremum(
     let least = function == Function::Least;
     if values.iter().any(|value| matches!(value, Scalar::Double(_))) {
         let start = if least { f64::INFINITY } else { f64::NEG_INFINITY };
-        let of = if least { f64::min } else { f64::max };
-        let found = values.iter().try_fold(start, |so_far, value| Ok(of(so_far, double(*value)?)));
+        let item = if least { f64::min } else { f64::max };
+        let found =
+            values.iter().try_fold(start, |so_far, value| Ok(item(so_far, double(*value)?)));
         return found.map(Scalar::Double);
     }
     let start = if least { i64::MAX } else { i64::MIN };
-    let of = if least { i64::min } else { i64::max };
-    let found = values.iter().try_fold(start, |so_far, value| Ok(of(so_far, integer(*value)?)));
+    let item = if least { i64::min } else { i64::max };
+    let found = values.iter().try_fold(start, |so_far, value| Ok(item(so_far, integer(*value)?)));
     found.map(Scalar::Integer)
 }
 

@@ -87,7 +87,7 @@ impl Script {
 
     /// The built-in script of this name, see [`BUILT_IN`].
     pub fn built_in(name: &str) -> Option<Self> {
-        let (name, text) = BUILT_IN.iter().find(|(of, _)| *of == name)?;
+        let (name, text) = BUILT_IN.iter().find(|(built_in, _)| *built_in == name)?;
         // A test reads all of them.
         Self::read(name, text, true).ok()
     }

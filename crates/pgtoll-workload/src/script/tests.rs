@@ -214,9 +214,9 @@ fn expression() -> impl Strategy<Value = String> {
         prop_oneof![
             (inner.clone(), operator, inner.clone())
                 .prop_map(|(left, operator, right)| format!("{left} {operator} {right}")),
-            (before, inner.clone()).prop_map(|(before, of)| format!("{before}{of}")),
-            (inner.clone(), behind).prop_map(|(of, behind)| format!("{of}{behind}")),
-            inner.clone().prop_map(|of| format!("({of})")),
+            (before, inner.clone()).prop_map(|(before, inner)| format!("{before}{inner}")),
+            (inner.clone(), behind).prop_map(|(item, behind)| format!("{item}{behind}")),
+            inner.clone().prop_map(|inner| format!("({inner})")),
             (function, inner.clone(), inner.clone())
                 .prop_map(|(name, one, two)| format!("{name}({one}, {two})")),
             (inner.clone(), inner.clone(), inner)

@@ -23,14 +23,14 @@ pub(crate) struct FleetArguments {
 pub(crate) enum FleetCommand {
     /// Find the backups below prefixes, and plan their verification: what it takes, and in which
     /// shards. Reads listings and small files only.
-    #[command(after_help = PLAN_EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<FleetPlan>())))]
+    #[command(after_help = PLAN_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<FleetPlan>())))]
     Plan(FleetPlanArguments),
     /// Verify the backups of a shard that have no result yet. Findings are in the results: the exit
     /// status is 0 when all have one.
     #[command(after_help = RUN_EXAMPLES)]
     Run(FleetRunArguments),
     /// Put the results together: which backups are sound?
-    #[command(after_help = MERGE_EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<FleetRecord>())))]
+    #[command(after_help = MERGE_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<FleetRecord>())))]
     Merge(FleetMergeArguments),
 }
 

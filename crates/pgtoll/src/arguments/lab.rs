@@ -25,25 +25,25 @@ pub(crate) struct LabArguments {
 pub(crate) enum LabCommand {
     /// Write to a server, or a cluster of servers, while something happens to it: which acknowledged
     /// transactions are lost, and how long is there no service?
-    #[command(after_help = LAB_JUDGE_EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<JudgeRecord>())), args_override_self = true)]
+    #[command(after_help = LAB_JUDGE_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<JudgeRecord>())), args_override_self = true)]
     Judge(Box<LabJudgeArguments>),
     /// What becomes of a damaged page under replication, and what does a failover away from it cost?
-    #[command(after_help = LAB_CORRUPTION_EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<CorruptionRecord>())))]
+    #[command(after_help = LAB_CORRUPTION_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<CorruptionRecord>())))]
     Corruption(Box<LabCorruptionArguments>),
     /// What does waiting for a standby cost, and what does it save when the primary's host dies?
-    #[command(after_help = LAB_EXCHANGE_EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<ExchangeRecord>())))]
+    #[command(after_help = LAB_EXCHANGE_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<ExchangeRecord>())))]
     Exchange(Box<LabExchangeArguments>),
     /// How long are clients without service when a primary fails, and what do they lose? repmgr,
     /// Patroni or `pg_auto_failover` promotes a standby, or nobody does, run after run.
-    #[command(after_help = LAB_FAILOVER_EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<FailoverRecord>())))]
+    #[command(after_help = LAB_FAILOVER_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<FailoverRecord>())))]
     Failover(Box<LabFailoverArguments>),
     /// Where does Pgpool-II send each kind of statement, how old is what its standbys answer, what does it
     /// cost, and what do clients see when a standby dies?
-    #[command(after_help = LAB_BALANCE_EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<BalanceRecord>())))]
+    #[command(after_help = LAB_BALANCE_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<BalanceRecord>())))]
     Balance(Box<LabBalanceArguments>),
     /// One query over PostgreSQL, a CSV file and Redis; commits over several servers, and what becomes
     /// of them when one fails.
-    #[command(after_help = LAB_BRIDGE_EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<BridgeRecord>())))]
+    #[command(after_help = LAB_BRIDGE_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<BridgeRecord>())))]
     Bridge(Box<LabBridgeArguments>),
     /// Which engines of the labs (repmgr, Patroni, `pg_auto_failover`, PgBouncer, Pgpool-II, Redis) are on this machine? Installs the missing ones with
     /// apt, as root, when you agree.

@@ -81,31 +81,31 @@ const EXIT_STATUS: &str = "Exit status: 0 done; 1 a finding; 2 could not tell (b
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Measure what data checksums cost here, on servers of its own.
-    #[command(after_help = measure::EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<RunResult>())), args_override_self = true)]
+    #[command(after_help = measure::EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<RunResult>())), args_override_self = true)]
     Measure(Box<MeasureArguments>),
     /// Predict what checksums or other settings would cost a running server, without touching it.
-    #[command(after_help = predict::EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<PredictionRecord>())))]
+    #[command(after_help = predict::EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<PredictionRecord>())))]
     Predict(Box<PredictArguments>),
     /// Replay a logged workload on another server.
     Replay(ReplayArguments),
     /// Show what WAL consists of, and what other settings would write.
     Wal(WalArguments),
     /// Check the pages of a data directory, running server or backup.
-    #[command(after_help = verify::EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<Vec<VerificationRecord>>())))]
+    #[command(after_help = verify::EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<Vec<VerificationRecord>>())))]
     Verify(Box<VerifyArguments>),
     /// Turn data checksums on, for a stopped server or over a running replica set.
-    #[command(after_help = enable::ENABLE_EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<ChecksumsRecord>())))]
+    #[command(after_help = enable::ENABLE_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<ChecksumsRecord>())))]
     Enable(Box<EnableArguments>),
     /// Turn data checksums off, for a stopped server or over a running replica set.
-    #[command(after_help = enable::DISABLE_EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<ChecksumsRecord>())))]
+    #[command(after_help = enable::DISABLE_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<ChecksumsRecord>())))]
     Disable(Box<DisableArguments>),
     /// Show a page, its checksum, and its differences from another page.
     Page(PageArguments),
     /// Damage a page on purpose, in a copy or a stopped cluster.
-    #[command(after_help = corrupt::EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<CorruptRecord>())))]
+    #[command(after_help = corrupt::EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<CorruptRecord>())))]
     Corrupt(Box<CorruptArguments>),
     /// Replace damaged pages with pages that WAL proves right.
-    #[command(after_help = repair::EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<Vec<RepairRecord>>())))]
+    #[command(after_help = repair::EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<Vec<RepairRecord>>())))]
     Repair(Box<RepairArguments>),
     /// Test whether the safety works: failovers, load balancers and damage, as an application sees them.
     Lab(LabArguments),
@@ -115,7 +115,7 @@ pub(crate) enum Command {
     #[command(after_help = report::EXAMPLES)]
     Report(ReportArguments),
     /// Check whether this machine is fit to be measured on.
-    #[command(after_help = doctor::EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<Examination>())))]
+    #[command(after_help = doctor::EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<Examination>())))]
     Doctor(DoctorArguments),
     /// List PostgreSQL servers to measure with, or fetch one.
     #[command(after_help = postgres::EXAMPLES)]

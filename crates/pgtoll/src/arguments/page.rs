@@ -17,7 +17,7 @@ pub(crate) struct PageArguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum PageCommand {
     /// Show a page: header, checksum, line pointers, bytes. Needs no server.
-    #[command(after_help = PAGE_SHOW_EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<PageRecord>())))]
+    #[command(after_help = PAGE_SHOW_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<PageRecord>())))]
     Show {
         /// A relation's file.
         file: PathBuf,
@@ -27,7 +27,7 @@ pub(crate) enum PageCommand {
         format: FormatOptions,
     },
     /// Compare the pages' stored checksums with computed ones.
-    #[command(after_help = PAGE_CHECKSUM_EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<PageChecksumsRecord>())))]
+    #[command(after_help = PAGE_CHECKSUM_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<PageChecksumsRecord>())))]
     Checksum {
         /// A relation's file.
         file: PathBuf,
@@ -37,7 +37,7 @@ pub(crate) enum PageCommand {
         format: FormatOptions,
     },
     /// Show the differences of two pages: header, line pointers, rows, or hint bits alone.
-    #[command(after_help = PAGE_DIFF_EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<PageDifferenceRecord>())))]
+    #[command(after_help = PAGE_DIFF_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<PageDifferenceRecord>())))]
     Diff {
         /// A relation's file.
         a: PathBuf,

@@ -20,7 +20,7 @@ pub(crate) struct PostgresArguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum PostgresCommand {
     /// List the servers that pgtoll finds: installed ones, then fetched ones, newest first.
-    #[command(mut_arg("format", formats_of(RecordKind::of::<ExperimentList>())))]
+    #[command(mut_arg("format", formats_of(RecordKind::for_record::<ExperimentList>())))]
     List {
         #[command(flatten)]
         format: FormatOptions,

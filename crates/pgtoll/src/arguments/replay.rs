@@ -25,20 +25,20 @@ pub(crate) struct ReplayArguments {
 pub(crate) enum ReplayCommand {
     /// Which statements are slower or faster? Replay a plan on copies of one data directory that differ,
     /// and on a twin of the baseline, round after round.
-    #[command(after_help = REPLAY_COMPARE_EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<ReplayComparison>())))]
+    #[command(after_help = REPLAY_COMPARE_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<ReplayComparison>())))]
     Compare(Box<ReplayCompareArguments>),
     /// What does a log allow, and which setting would allow more?
-    #[command(after_help = REPLAY_DOCTOR_EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<LogExamination>())))]
+    #[command(after_help = REPLAY_DOCTOR_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<LogExamination>())))]
     Doctor(ReplayDoctorArguments),
     /// Read logs once into a plan, which can be replayed often. It is as confidential as the logs.
-    #[command(after_help = REPLAY_PLAN_EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<LogExamination>())))]
+    #[command(after_help = REPLAY_PLAN_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<LogExamination>())))]
     Plan(ReplayPlanArguments),
     /// Capture work while it goes on: pass connections on to a server, and write what they do into a plan,
     /// which is as confidential as the data.
-    #[command(after_help = REPLAY_RECORD_EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<LogExamination>())))]
+    #[command(after_help = REPLAY_RECORD_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<LogExamination>())))]
     Record(Box<ReplayRecordArguments>),
     /// Replay a plan, or logs, to a server whose data may be lost.
-    #[command(after_help = REPLAY_RUN_EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<ReplayRecord>())))]
+    #[command(after_help = REPLAY_RUN_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<ReplayRecord>())))]
     Run(Box<ReplayRunArguments>),
 }
 
@@ -282,7 +282,9 @@ fn order_mode() -> impl TypedValueParser<Value = OrderMode> {
 
 fn percent(text: &str) -> Result<f64, String> {
     let value = text.trim_end_matches('%').parse::<f64>().ok();
-    value.filter(|of| (0.0..=50.0).contains(of)).ok_or_else(|| "a number from 0 to 50".to_owned())
+    value
+        .filter(|value| (0.0..=50.0).contains(value))
+        .ok_or_else(|| "a number from 0 to 50".to_owned())
 }
 
 fn arm_name(text: &str) -> Result<String, String> {

@@ -24,10 +24,10 @@ pub(crate) struct WalArguments {
 pub(crate) enum WalCommand {
     /// Count WAL: by kind of record, by cause of its page images, by relation and database, from
     /// checkpoint to checkpoint, over time.
-    #[command(after_help = WAL_STATS_EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<WalStatisticsRecord>())))]
+    #[command(after_help = WAL_STATS_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<WalStatisticsRecord>())))]
     Stats(Box<WalStatsArguments>),
     /// How much WAL would the same work have made with other settings?
-    #[command(name = "whatif", after_help = WAL_WHATIF_EXAMPLES, mut_arg("format", formats_of(RecordKind::of::<WalWhatIfRecord>())))]
+    #[command(name = "whatif", after_help = WAL_WHATIF_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<WalWhatIfRecord>())))]
     WhatIf(Box<WalWhatIfArguments>),
 }
 

@@ -40,7 +40,7 @@ fn plan_fleet(
     interrupt: &Interrupt,
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
-    let format = output::format(arguments.format, RecordKind::of::<FleetPlan>())?;
+    let format = output::format(arguments.format, RecordKind::for_record::<FleetPlan>())?;
     let urls = arguments.urls.iter().map(|text| location(text)).collect::<Result<Vec<_>, _>>()?;
     let at = arguments.output.as_deref().map(plan_location).transpose()?;
     let shards = arguments.shards.get();
@@ -136,8 +136,10 @@ fn merge_fleet(
     interrupt: &Interrupt,
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
-    let format =
-        output::format_of_output(&arguments.output, RecordKind::of::<FleetRecord>().formats())?;
+    let format = output::format_of_output(
+        &arguments.output,
+        RecordKind::for_record::<FleetRecord>().formats(),
+    )?;
     let at = plan_location(&arguments.plan)?;
     let planned = read_plan(&at, interrupt)?;
     let merged = merge(&planned, &at, interrupt, again::provenance())?;

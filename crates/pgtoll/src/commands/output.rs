@@ -100,7 +100,7 @@ pub(crate) fn finish_on_stdout<R: ReportedRecord>(
     options: FormatOptions,
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
-    let format = format(options, RecordKind::of::<R>())?;
+    let format = format(options, RecordKind::for_record::<R>())?;
     finish(record, format, &TableOptions::default(), None, printer)
 }
 

@@ -20,8 +20,8 @@ use crate::arguments::Arguments;
 /// to `cli.md`, and to `requires` the Python package whose server is the default.
 pub(crate) fn run(directory: &Path) -> anyhow::Result<Status> {
     let (man, completions) = (directory.join("man"), directory.join("completions"));
-    for of in [&man, &completions] {
-        fs::create_dir_all(of).with_context(|| format!("make {}", of.display()))?;
+    for item in [&man, &completions] {
+        fs::create_dir_all(item).with_context(|| format!("make {}", item.display()))?;
     }
     for shell in Shell::value_variants() {
         clap_complete::generate_to(*shell, &mut Arguments::command(), "pgtoll", &completions)?;
@@ -138,7 +138,7 @@ mod tests {
             let page = manual_page(&words.join("-"), command, "2026-11-22").unwrap();
             let page = String::from_utf8(page).unwrap().replace("\\-", "-");
             let chapter = chapter(words);
-            let options = command.get_arguments().filter(|of| !of.is_hide_set());
+            let options = command.get_arguments().filter(|argument| !argument.is_hide_set());
             let longs = options.filter_map(clap::Arg::get_long).map(|long| format!("--{long}"));
             let below = command.get_subcommands().map(|below| below.get_name().to_owned());
             for name in longs.chain(below) {

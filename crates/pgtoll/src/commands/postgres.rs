@@ -25,12 +25,12 @@ fn list(is_json: bool, printer: &mut Printer) -> anyhow::Result<Status> {
     if is_json {
         let list: Vec<_> = found
             .iter()
-            .map(|of| {
+            .map(|installation| {
                 value!({
-                    "version": of.version,
-                    "origin": of.origin.to_string(),
-                    "bin": of.bin,
-                    "supported": of.version.facts().is_ok(),
+                    "version": installation.version,
+                    "origin": installation.origin.to_string(),
+                    "bin": installation.bin,
+                    "supported": installation.version.facts().is_ok(),
                 })
             })
             .collect();
@@ -38,18 +38,18 @@ fn list(is_json: bool, printer: &mut Printer) -> anyhow::Result<Status> {
         return Ok(Status::Done);
     }
     let mut text = String::new();
-    for of in &found {
-        let remark = if of.version.facts().is_ok() { "" } else { "  (not supported)" };
-        let version = of.version.to_string();
-        let origin = of.origin.to_string();
-        let _ = writeln!(text, "{version:<8} {origin:<10} {}{remark}", of.bin.display());
+    for installation in &found {
+        let remark = if installation.version.facts().is_ok() { "" } else { "  (not supported)" };
+        let version = installation.version.to_string();
+        let origin = installation.origin.to_string();
+        let _ = writeln!(text, "{version:<8} {origin:<10} {}{remark}", installation.bin.display());
     }
     printer.data(&text);
     if found.is_empty() {
         printer.say("no server found");
     }
     for package in &SERVER_PACKAGES {
-        if found.iter().all(|of| of.version.major() != package.major) {
+        if found.iter().all(|installation| installation.version.major() != package.major) {
             let major = package.major;
             printer.say(&format!("{package} can be fetched: pgtoll postgres install {major}"));
         }

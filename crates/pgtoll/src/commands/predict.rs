@@ -24,7 +24,7 @@ use crate::printer::Printer;
 pub(crate) fn run(arguments: &PredictArguments, printer: &mut Printer) -> anyhow::Result<Status> {
     let format = output::format_of_output(
         &arguments.output,
-        RecordKind::of::<PredictionRecord>().formats(),
+        RecordKind::for_record::<PredictionRecord>().formats(),
     )?;
     let questions = arguments.setting.iter().map(|text| SettingQuestion::parse(text));
     let questions: Vec<SettingQuestion> = questions.collect::<Result<_, _>>()?;
@@ -68,7 +68,7 @@ fn watched(
             unwritten = output::write(path, &record.json()).err();
         }
     };
-    let dsn = waits.of(dsn);
+    let dsn = waits.limit_waits(dsn);
     let (server, seen) = match arguments.wal {
         PredictWal::None => watch(&dsn, &plan, &interrupt, &mut on_progress)?,
         PredictWal::Stream => watch_with_wal(&dsn, &plan, questions, &interrupt, &mut on_progress)?,

@@ -32,19 +32,19 @@ pub(crate) struct RollingCommand<'a> {
 }
 
 impl<'a> RollingCommand<'a> {
-    pub(crate) fn of_enable(of: &'a EnableArguments) -> Self {
-        let EnableArguments { dry_run, jobs, set, format, .. } = of;
+    pub(crate) fn of_enable(enable_arguments: &'a EnableArguments) -> Self {
+        let EnableArguments { dry_run, jobs, set, format, .. } = enable_arguments;
         Self { enable: true, dry_run: *dry_run, jobs: *jobs, arguments: set, format: *format }
     }
 
-    pub(crate) fn of_disable(of: &'a DisableArguments) -> Self {
-        let DisableArguments { dry_run, set, format, .. } = of;
+    pub(crate) fn of_disable(disable_arguments: &'a DisableArguments) -> Self {
+        let DisableArguments { dry_run, set, format, .. } = disable_arguments;
         Self { enable: false, dry_run: *dry_run, jobs: None, arguments: set, format: *format }
     }
 }
 
 pub(crate) fn run(command: RollingCommand<'_>, printer: &mut Printer) -> anyhow::Result<Status> {
-    let format = output::format(command.format, RecordKind::of::<RollingRecord>())?;
+    let format = output::format(command.format, RecordKind::for_record::<RollingRecord>())?;
     let path = command.arguments.rolling.clone().unwrap_or_default();
     let interrupt = Interrupt::new();
     interrupt.catch_signals().context("catch signals")?;
@@ -64,19 +64,19 @@ pub(crate) fn run(command: RollingCommand<'_>, printer: &mut Printer) -> anyhow:
 }
 
 fn options(command: &RollingCommand<'_>) -> anyhow::Result<RollingOptions> {
-    let of = command.arguments;
+    let argument = command.arguments;
     let executable: PathBuf = std::env::current_exe().context("find this program")?;
     Ok(RollingOptions {
         enable: command.enable,
-        only: of.only.clone(),
-        to: of.to.clone(),
-        switch_back: of.switch_back,
-        verify: !of.skip_verify,
-        suspend_sync: of.suspend_sync,
-        managers_paused: of.managers_paused,
-        is_switchover_confirmed: of.yes,
-        before_switch: of.before_switch.clone(),
-        after_switch: of.after_switch.clone(),
+        only: argument.only.clone(),
+        to: argument.to.clone(),
+        switch_back: argument.switch_back,
+        verify: !argument.skip_verify,
+        suspend_sync: argument.suspend_sync,
+        managers_paused: argument.managers_paused,
+        is_switchover_confirmed: argument.yes,
+        before_switch: argument.before_switch.clone(),
+        after_switch: argument.after_switch.clone(),
         jobs: command.jobs,
         executable: executable.to_string_lossy().into_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -124,7 +124,7 @@ pub(crate) fn node(words: &[OsString], printer: &mut Printer) -> anyhow::Result<
     let usage = || Usage::error("__node is for pgtoll itself", "see pgtoll enable --help");
     let (verb, data, jobs) = match words {
         [verb, data] => (verb, data, None),
-        [verb, data, jobs] => (verb, data, jobs.to_str().and_then(|of| of.parse().ok())),
+        [verb, data, jobs] => (verb, data, jobs.to_str().and_then(|str| str.parse().ok())),
         _ => return Err(usage()),
     };
     let verb = verb.to_str().and_then(NodeVerb::of_word).ok_or_else(usage)?;

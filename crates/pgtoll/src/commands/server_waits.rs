@@ -25,7 +25,7 @@ impl ServerWaits {
     }
 
     /// The same server; a signal ends its connections' waiting.
-    pub(crate) fn of(&self, dsn: &Dsn) -> Dsn {
+    pub(crate) fn limit_waits(&self, dsn: &Dsn) -> Dsn {
         dsn.with_interruption(&self.interruption)
     }
 }

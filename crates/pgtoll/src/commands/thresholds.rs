@@ -39,13 +39,13 @@ fn of_plan(expressions: &[String], plan: &Plan) -> anyhow::Result<Vec<Threshold>
     let experiment = &plan.experiment;
     let arms: Vec<&str> = experiment.arms.iter().map(|arm| arm.name.as_str()).collect();
     let workloads = pgtoll_measure::recorded_workloads(plan);
-    read(expressions, |of| of.check(&experiment.baseline, &arms, &workloads))
+    read(expressions, |item| item.check(&experiment.baseline, &arms, &workloads))
 }
 
 /// The thresholds; a record of this kind can decide each.
 pub(super) fn of_record(expressions: &[String], header: &Header) -> anyhow::Result<Vec<Threshold>> {
     let arms: Vec<&str> = header.arms.iter().map(|arm| arm.name.as_str()).collect();
-    read(expressions, |of| of.check(&header.baseline, &arms, &header.workloads))
+    read(expressions, |item| item.check(&header.baseline, &arms, &header.workloads))
 }
 
 fn read(
@@ -53,7 +53,7 @@ fn read(
     check: impl Fn(&Threshold) -> Result<(), ThresholdError>,
 ) -> anyhow::Result<Vec<Threshold>> {
     let thresholds = expressions.iter().map(|text| {
-        let threshold = text.parse::<Threshold>().and_then(|of| check(&of).map(|()| of));
+        let threshold = text.parse::<Threshold>().and_then(|item| check(&item).map(|()| item));
         threshold.map_err(|error| Usage::error(format!("--fail-if: {error}"), error.hint()))
     });
     thresholds.collect()
@@ -67,7 +67,11 @@ pub(super) fn judge(
     record: Option<&str>,
     printer: &mut Printer,
 ) -> Status {
-    judge_decisions(thresholds.iter().flat_map(|of| decide(of, result)), record, printer)
+    judge_decisions(
+        thresholds.iter().flat_map(|threshold| decide(threshold, result)),
+        record,
+        printer,
+    )
 }
 
 /// The thresholds of a prediction, before anything is watched; without a question its answer is
@@ -78,12 +82,12 @@ pub(super) fn of_prediction(
 ) -> anyhow::Result<Vec<PredictionThreshold>> {
     let names: Vec<&str> = match questions {
         [] => vec!["data_checksums"],
-        asked => asked.iter().map(|of| of.name).collect(),
+        asked => asked.iter().map(|item| item.name).collect(),
     };
     let thresholds = expressions.iter().map(|text| {
-        let threshold = text.parse().and_then(|of: PredictionThreshold| {
-            of.check(&names)?;
-            Ok(of)
+        let threshold = text.parse().and_then(|threshold: PredictionThreshold| {
+            threshold.check(&names)?;
+            Ok(threshold)
         });
         threshold.map_err(|error| Usage::error(format!("--fail-if: {error}"), error.hint()))
     });
@@ -96,7 +100,7 @@ pub(super) fn judge_prediction(
     record: &PredictionRecord,
     printer: &mut Printer,
 ) -> Status {
-    judge_decisions(thresholds.iter().flat_map(|of| of.decide(record)), None, printer)
+    judge_decisions(thresholds.iter().flat_map(|threshold| threshold.decide(record)), None, printer)
 }
 
 fn judge_decisions(

@@ -180,7 +180,7 @@ fn reports() -> Vec<(String, String)> {
     texts.sort();
     assert!(texts.len() > 1);
     let is_of_checksums = |text: &&String| text.contains("\"experiment\":\"checksums\"");
-    let whole = texts.iter().map(|of| &of.1).find(is_of_checksums).unwrap().clone();
+    let whole = texts.iter().map(|text| &text.1).find(is_of_checksums).unwrap().clone();
     let two_thirds = whole.match_indices('\n').map(|(at, _)| at).nth(whole.lines().count() * 2 / 3);
     texts.push(("interrupted".to_owned(), whole[..two_thirds.unwrap()].to_owned()));
     // One arm is also compared with another one.
@@ -231,12 +231,12 @@ fn wal_statistics() -> Vec<(String, String)> {
     broken.end.kind = WalEndKind::Damaged;
     (broken.source.first_time, broken.source.last_time) = (None, None);
     broken.pieces.iter_mut().for_each(|piece| piece.until_us = None);
-    for name in broken.relations.iter_mut().filter_map(|of| of.name.as_mut()) {
+    for name in broken.relations.iter_mut().filter_map(|relation| relation.name.as_mut()) {
         "a_table_with_a_name_as_long_as_postgresql_allows_which_is_sixty3"
             .clone_into(&mut name.relation);
     }
     broken.cycles = broken.cycles.iter().cycle().take(400).cloned().collect();
-    let page = |name: &str, of: &WalStatisticsRecord| (name.to_owned(), of.html());
+    let page = |name: &str, statistics: &WalStatisticsRecord| (name.to_owned(), statistics.html());
     vec![page("WAL statistics", &whole), page("WAL statistics that break off", &broken)]
 }
 
@@ -307,9 +307,9 @@ fn side_by_side(texts: &[(String, String)]) -> String {
     let runs: Vec<_> = runs.collect();
     let named = runs.iter().map(|(name, result, run)| NamedRun { name, run, result });
     // Other names are other arms.
-    let is_of_checksums = |of: &NamedRun<'_>| of.run.header.experiment == "checksums";
+    let is_of_checksums = |run: &NamedRun<'_>| run.run.header.experiment == "checksums";
     let named: Vec<NamedRun<'_>> =
-        named.filter(|of| of.name != "long names" && is_of_checksums(of)).collect();
+        named.filter(|run| run.name != "long names" && is_of_checksums(run)).collect();
     pgtoll_estimate::side_by_side(&named).unwrap().html()
 }
 

@@ -75,7 +75,7 @@ fn verified(path: &Path, arguments: &[&str], status: i32) -> Value {
 fn wrong_files(said: &Value) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let files = said["files"].as_array().unwrap();
-    files.iter().map(|of| (text(&of["kind"]), text(&of["path"]))).collect()
+    files.iter().map(|file| (text(&file["kind"]), text(&file["path"]))).collect()
 }
 
 fn one(kind: &str, path: &str) -> Vec<(String, String)> {
@@ -362,7 +362,7 @@ fn a_tablespace_without_its_tar_is_missed() {
     execute(&cluster, "CREATE TABLE elsewhere TABLESPACE space AS SELECT 1 AS i");
     let tars = backup(&mut guard, &cluster, "tars", &["-Ft"]);
     let names = fs::read_dir(&tars).unwrap().flatten().map(|entry| entry.file_name());
-    let is_oid = |name: &str| name.starts_with(|of: char| of.is_ascii_digit());
+    let is_oid = |name: &str| name.starts_with(|character: char| character.is_ascii_digit());
     let names = names.map(|name| name.into_string().unwrap());
     let tar = names.into_iter().find(|name| is_oid(name)).unwrap();
     let oid = tar.strip_suffix(".tar").unwrap();

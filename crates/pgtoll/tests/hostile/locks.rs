@@ -434,7 +434,8 @@ fn an_undo_file_moves_nothing_out_of_the_data_directory() {
     let cluster = stopped(&mut guard, &server(), "one", true);
     let (data, undo) = (cluster.data(), scratch.path("undo"));
     let list = relation_files(&data, &control_file(&data).unwrap());
-    let relation = list.files.into_iter().find(|of| of.path.ends_with("base/1/1259")).unwrap().path;
+    let relation =
+        list.files.into_iter().find(|file| file.path.ends_with("base/1/1259")).unwrap().path;
     let user = fs::metadata(&data).unwrap();
     let owned = |path: PathBuf| {
         let (user, group) = (Uid::from_raw(user.uid()), nix::unistd::Gid::from_raw(user.gid()));
@@ -448,7 +449,7 @@ fn an_undo_file_moves_nothing_out_of_the_data_directory() {
     fs::write(&foreign, "ssh-ed25519 of somebody\n").unwrap();
     owned(foreign.clone());
     let check = |file: &Path, moved_to: &Path| {
-        let length = fs::metadata(moved_to).map_or(0, |of| of.len());
+        let length = fs::metadata(moved_to).map_or(0, |metadata| metadata.len());
         let text = format!(
             r#"{{"schema":"pgtoll.undo/1","file":{file:?},"length":{length},"length_after":null,"changes":[],"moved_to":{moved_to:?}}}"#
         );

@@ -85,7 +85,7 @@ fn a_package_that_others_cannot_change_is_used_through_a_link_too() {
     copy_program(Path::new(env!("CARGO_BIN_EXE_pgtoll")), &own);
     let line = format!("15.1     embedded   {}", planted.display());
     let listed = run(program(&own).args(["postgres", "list"]));
-    assert!(listed.stdout.lines().any(|of| of == line), "{listed:?}");
+    assert!(listed.stdout.lines().any(|item| item == line), "{listed:?}");
     // Its directory becomes one that others may write to.
     let site_packages = planted.ancestors().nth(3).unwrap();
     for mode in [0o1777, 0o757] {
@@ -317,7 +317,7 @@ fn roots_pip_is_one_that_others_cannot_change() {
     let report = fs::read_to_string(report).unwrap();
     assert_no_secret(&report, &scratch);
     for line in ["HOME=/root", "PIP_INDEX_URL=https://index.example"] {
-        assert!(report.lines().any(|of| of == line), "{line}: {report}");
+        assert!(report.lines().any(|item| item == line), "{line}: {report}");
     }
     assert!(report.ends_with("\n/\n"), "where it is started: {report}");
 }
@@ -350,7 +350,7 @@ fn pipes_and_links_in_a_leftovers_place_hold_nothing_up() {
     assert!(examined.status.is_some_and(|status| status < 2), "{examined:?}");
     let is_told = |directory: &Path| examined.stdout.contains(&*directory.to_string_lossy());
     assert!(is_told(&server), "{examined:?}");
-    assert!(![&pipe, &link, &zero].into_iter().any(|of| is_told(of)), "{examined:?}");
+    assert!(![&pipe, &link, &zero].into_iter().any(|item| is_told(item)), "{examined:?}");
 }
 
 #[test]

@@ -599,7 +599,8 @@ fn mistaken() -> Vec<String> {
         "mysql://u:SECRET@h/db",
         "postgresql//u:SECRET@h/db?a=b",
     ];
-    let all = forms.iter().flat_map(|form| passwords.map(|of| form.replace("SECRET", of)));
+    let all =
+        forms.iter().flat_map(|form| passwords.map(|password| form.replace("SECRET", password)));
     all.collect()
 }
 

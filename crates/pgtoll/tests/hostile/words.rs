@@ -152,8 +152,8 @@ fn changed(change: impl Fn(&mut Value)) -> String {
 
 fn each(value: &mut Value, change: &impl Fn(&mut Value)) {
     match value {
-        Value::Array(all) => all.iter_mut().for_each(|of| each(of, change)),
-        Value::Object(fields) => fields.values_mut().for_each(|of| each(of, change)),
+        Value::Array(all) => all.iter_mut().for_each(|item| each(item, change)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| each(field, change)),
         other => change(other),
     }
 }

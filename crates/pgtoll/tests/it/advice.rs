@@ -95,8 +95,10 @@ fn check(server: &Installation, guard: &mut Guard) {
     let after = check_program(&[], &data, 1);
     let names = |said: &Value, severities: &[&str]| -> Vec<String> {
         let relations = said["relations"].as_array().unwrap().iter();
-        let of = relations.filter(|of| severities.contains(&of["severity"].as_str().unwrap()));
-        of.map(|of| format!("{} {}", of["name"]["relation"], of["fork"])).collect()
+        let item = relations
+            .filter(|relation| severities.contains(&relation["severity"].as_str().unwrap()));
+        item.map(|relation| format!("{} {}", relation["name"]["relation"], relation["fork"]))
+            .collect()
     };
     let mendable = ["index", "map", "unlogged"];
     assert!(names(&said, &mendable).len() >= 5, "{:?}", names(&said, &mendable));
@@ -195,10 +197,10 @@ fn paths(cluster: &Cluster) -> BTreeMap<String, PathBuf> {
 
 fn damage(cluster: &Cluster, paths: &BTreeMap<String, PathBuf>) {
     let open = |path: &Path| File::options().read(true).write(true).open(path).unwrap();
-    let of = |name: &str| open(&paths[name]);
+    let pick = |name: &str| open(&paths[name]);
     let flip = |file: &File, block: u64| overwrite(file, block, |page| page[5000] ^= 4);
     for (table, lost) in tables() {
-        let file = of(if table == ODD_SQL { ODD } else { table });
+        let file = pick(if table == ODD_SQL { ODD } else { table });
         match table {
             "zero" => overwrite(&file, 5, |page| page.fill(0)),
             "cut" => file.set_len(20 * PAGE + 100).unwrap(),
@@ -208,7 +210,7 @@ fn damage(cluster: &Cluster, paths: &BTreeMap<String, PathBuf>) {
     for (name, block) in
         [("healthy_i", 1), ("cut_i", 1), ("u", 1), ("m", 1), ("toast", TOAST_BLOCK)]
     {
-        flip(&of(name), block);
+        flip(&pick(name), block);
     }
     fs::remove_file(&paths["gone_i"]).unwrap();
     for fork in ["vm", "fsm"] {
@@ -216,12 +218,12 @@ fn damage(cluster: &Cluster, paths: &BTreeMap<String, PathBuf>) {
         overwrite(&open(path.as_ref()), 0, |page| page[5000] ^= 4);
     }
     // The high half of an LSN that no WAL has reached, under the right checksum.
-    overwrite(&of("ahead"), 6, |page| {
+    overwrite(&pick("ahead"), 6, |page| {
         page[0] = 77;
         with_checksum(page, 6);
     });
     // The second of three files is missing.
-    let (first, last) = (of("gap"), PathBuf::from(format!("{}.2", paths["gap"].display())));
+    let (first, last) = (pick("gap"), PathBuf::from(format!("{}.2", paths["gap"].display())));
     let mut page = [0; PAGE_BYTES];
     first.read_exact_at(&mut page, 0).unwrap();
     with_checksum(&mut page, 2 * FILE_BLOCKS);
@@ -247,11 +249,11 @@ fn commands<'a>(relation: &'a Value, kind: &str) -> Vec<&'a str> {
 }
 
 fn run_shell_commands(relations: &[Value]) {
-    let all = relations.iter().flat_map(|of| commands(of, "shell"));
+    let all = relations.iter().flat_map(|relation| commands(relation, "shell"));
     // Which backup and which archive, nobody knows but the reader.
     let (repairs, others): (Vec<&str>, Vec<&str>) =
         all.partition(|command| command.starts_with("pgtoll repair "));
-    assert!(repairs.iter().all(|of| of.ends_with(" --from-backup BACKUP --wal ARCHIVE")));
+    assert!(repairs.iter().all(|repair| repair.ends_with(" --from-backup BACKUP --wal ARCHIVE")));
     assert!(!repairs.is_empty());
     for command in others {
         let ran = run(program("sh").arg("-ec").arg(command));
@@ -290,13 +292,15 @@ fn run_statements(cluster: &Cluster, relation: &Value) {
 /// Tables come before indexes, and an index of a damaged table says so.
 fn check_order(said: &Value) {
     let relations = said["relations"].as_array().unwrap();
-    let place =
-        |name: &str| relations.iter().position(|of| of["name"]["relation"] == name).unwrap();
+    let place = |name: &str| {
+        relations.iter().position(|relation| relation["name"]["relation"] == name).unwrap()
+    };
     assert!(place("cut") < place("cut_i"));
     let first = |name: &str| relation(said, name)["advice"].to_string().contains("first the table");
     assert!(first("cut_i") && !first("healthy_i"));
     let cut = &relation(said, "cut")["findings"];
-    let missing = cut.as_array().unwrap().iter().find(|of| of["kind"] == "visible_beyond_end");
+    let missing =
+        cut.as_array().unwrap().iter().find(|array| array["kind"] == "visible_beyond_end");
     let blocks = missing.unwrap()["blocks"].as_u64().unwrap();
     assert!(blocks > 50, "{cut}");
     let words = missing.unwrap()["words"].as_str().unwrap();

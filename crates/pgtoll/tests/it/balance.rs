@@ -62,17 +62,17 @@ fn statements_go_where_they_may_and_commits_that_wait_for_standbys_are_read_ther
 }
 
 fn check_routes(record: &BalanceRecord) {
-    let of = |kind: &str| record.routes.iter().find(|route| route.kind == kind).unwrap();
+    let pick = |kind: &str| record.routes.iter().find(|route| route.kind == kind).unwrap();
     for route in &record.routes {
         assert!(route.holds(), "{route:?}");
         assert_eq!(route.answers.values().sum::<u64>(), route.sessions, "{route:?}");
     }
     for kind in ["SELECT", "mixed case", "COPY TO", "prepared, by the protocol"] {
-        assert!(of(kind).is_balanced(), "{:?}", of(kind));
+        assert!(pick(kind).is_balanced(), "{:?}", pick(kind));
     }
     // Its own hint is believed, and a comment in front keeps a statement off the standbys.
-    assert!(!of("the balancer's own hint").is_balanced());
-    assert!(!of("a comment in front").is_balanced());
+    assert!(!pick("the balancer's own hint").is_balanced());
+    assert!(!pick("a comment in front").is_balanced());
 }
 
 fn check_readers(record: &BalanceRecord) {

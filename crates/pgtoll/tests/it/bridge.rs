@@ -91,7 +91,7 @@ fn check_the_book(record: &BridgeRecord) {
     let chapter = fs::read_to_string(chapter).unwrap();
     let all = step(record, "observatory").statements.iter();
     let carts = step(record, "tables").statements.iter();
-    let carts = carts.filter(|of| of.session == "file" || of.sql.contains("TABLE carts"));
+    let carts = carts.filter(|cart| cart.session == "file" || cart.sql.contains("TABLE carts"));
     let join = step(record, "join").statements.iter().take(1);
     let mut compared = 0;
     for statement in all.chain(carts).chain(join) {
@@ -199,7 +199,8 @@ fn a_server_without_an_extension_is_refused_with_a_hint() {
         return;
     }
     // Those that were fetched run wherever they lie.
-    let Some(server) = servers().into_iter().find(|of| of.origin == Origin::Embedded) else {
+    let Some(server) = servers().into_iter().find(|server| server.origin == Origin::Embedded)
+    else {
         eprintln!("not tested: no server that could be copied");
         return;
     };

@@ -23,8 +23,8 @@ fn intervals_of_swapped_twins_miss_in_five_percent() {
         let run = Run::parse(&run_text(&record).unwrap()).unwrap();
         let timed = run.header.workloads.iter();
         let has_rounds = |name: &str| run.rounds.iter().any(|round| round.workload == name);
-        for workload in
-            timed.filter(|of| matches!(of.work, Work::Script { .. }) && has_rounds(&of.name))
+        for workload in timed
+            .filter(|timed| matches!(timed.work, Work::Script { .. }) && has_rounds(&timed.name))
         {
             for metric in Metric::OF_SLICES {
                 let rounds = twins(&run, &workload.name, metric);
@@ -62,14 +62,16 @@ fn printed_intervals_of_real_runs_hold_what_is_known() {
         .collect();
     let twins: Vec<&TwinsComparison> = runs.iter().flat_map(|run| &run.twins).collect();
     assert!(twins.len() >= 400, "{} comparisons", twins.len());
-    let misses = |of: &&&TwinsComparison| of.ratio.lower > 1.0 || of.ratio.upper < 1.0;
+    let misses = |comparison: &&&TwinsComparison| {
+        comparison.ratio.lower > 1.0 || comparison.ratio.upper < 1.0
+    };
     let missed = twins.iter().filter(misses).count();
     assert!((twins.len() * 3..=twins.len() * 7).contains(&(missed * 100)), "{missed} missed");
 }
 
 fn options(run: &Run, workload: &str, seed: u64) -> Options {
-    let workload = run.header.workloads.iter().find(|of| of.name == workload);
-    let slicing = workload.and_then(|of| of.slicing.as_ref()).expect("it has slices");
+    let workload = run.header.workloads.iter().find(|item| item.name == workload);
+    let slicing = workload.and_then(|workload| workload.slicing.as_ref()).expect("it has slices");
     let pair_seconds = slicing.block(run.header.arms.len()).as_secs_f64();
     let minimum_block_length = minimum_block_length_for(pair_seconds);
     Options { resamples: RESAMPLES, seed, minimum_block_length, ..Options::default() }
@@ -77,10 +79,10 @@ fn options(run: &Run, workload: &str, seed: u64) -> Options {
 
 fn twins(run: &Run, workload: &str, metric: Metric) -> Vec<Round> {
     let baseline = &run.header.baseline;
-    let is_twin = |of: &&pgtoll_record::Arm| of.twin_of.as_ref() == Some(baseline);
+    let is_twin = |arm: &&pgtoll_record::Arm| arm.twin_of.as_ref() == Some(baseline);
     let twin = run.header.arms.iter().find(is_twin).unwrap();
     let mut workloads = run.header.workloads.iter();
-    let workload = workloads.find(|of| of.name == workload).unwrap();
+    let workload = workloads.find(|item| item.name == workload).unwrap();
     let samples = pgtoll_estimate::samples(run.into(), workload, metric);
     pair_up(&samples, &twin.name, baseline)
 }

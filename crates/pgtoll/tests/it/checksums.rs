@@ -107,10 +107,10 @@ fn page_checksum_is_what_pageinspect_says() {
 }
 
 /// Compares what the server says of these pages at these places with what the best kernel does.
-fn said(connection: &mut Connection, of: &str) -> usize {
+fn said(connection: &mut Connection, text: &str) -> usize {
     let query = format!(
         "SELECT encode(page, 'hex') AS page, place,
-             page_checksum(page, place)::int & 65535 AS checksum FROM ({of}) pages"
+             page_checksum(page, place)::int & 65535 AS checksum FROM ({text}) pages"
     );
     let rows = connection.query(&query).unwrap();
     for row in &rows {

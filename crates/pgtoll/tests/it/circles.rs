@@ -79,10 +79,12 @@ impl Modules {
         let imported = self.imports[module].values().cloned();
         let paths = imported.chain(paths(&self.texts[module]));
         let found = paths.filter_map(|path| self.resolve(module, &path, 20));
-        let inner =
-            self.texts.keys().filter(|of| of.len() == module.len() + 1 && of.starts_with(module));
+        let inner = self
+            .texts
+            .keys()
+            .filter(|text| text.len() == module.len() + 1 && text.starts_with(module));
         let all = found.chain(inner.cloned());
-        all.filter(|of| !module.starts_with(of)).collect()
+        all.filter(|item| !module.starts_with(item)).collect()
     }
 
     /// Each circle's modules, with those of the circle that they need.
@@ -92,7 +94,7 @@ impl Modules {
         let reached = |from: &Module| {
             let (mut seen, mut ahead) = (BTreeSet::new(), vec![from]);
             while let Some(module) = ahead.pop() {
-                ahead.extend(needed[module].iter().filter(|of| seen.insert((*of).clone())));
+                ahead.extend(needed[module].iter().filter(|needed| seen.insert((*needed).clone())));
             }
             seen
         };
@@ -101,17 +103,17 @@ impl Modules {
         let circles = reached.iter().filter(|(module, from)| from.contains::<Module>(module));
         let circles: BTreeSet<Vec<&Module>> = circles
             .map(|(module, from)| {
-                let other = reached.keys().filter(|of| from.contains::<Module>(of));
-                other.filter(|of| reached[*of].contains::<Module>(module)).copied().collect()
+                let other = reached.keys().filter(|reached| from.contains::<Module>(reached));
+                other.filter(|item| reached[*item].contains::<Module>(module)).copied().collect()
             })
             .collect();
         let needing = |circle: &[&Module], module: &Module| {
-            let of_circle = needed[module].iter().filter(|of| circle.contains(of));
-            let needed: Vec<String> = of_circle.map(|of| of.join("::")).collect();
+            let of_circle = needed[module].iter().filter(|needed| circle.contains(needed));
+            let needed: Vec<String> = of_circle.map(|item| item.join("::")).collect();
             format!("{} needs {}", module.join("::"), needed.join(", "))
         };
         let circles = circles.iter();
-        circles.map(|circle| circle.iter().map(|of| needing(circle, of)).collect()).collect()
+        circles.map(|circle| circle.iter().map(|item| needing(circle, item)).collect()).collect()
     }
 }
 
@@ -133,7 +135,8 @@ fn imports(code: &str) -> Vec<Vec<String>> {
             before.is_empty() || before.ends_with(['\n', ' '])
         });
         let declaration = begin.map(|begin| &statement[begin + "use ".len()..]);
-        for tree in declaration.into_iter().filter(|of| !of.contains(['(', '='])) {
+        for tree in declaration.into_iter().filter(|declaration| !declaration.contains(['(', '=']))
+        {
             expand(&[], tree, &mut found);
         }
     }
@@ -147,7 +150,7 @@ fn expand(parents: &[String], tree: &str, found: &mut Vec<Vec<String>>) {
         let path = tree
             .split("::")
             .map(|part| part.trim().to_owned())
-            .filter(|of| of != "self" || parents.is_empty());
+            .filter(|item| item != "self" || parents.is_empty());
         found.push(parents.iter().cloned().chain(path).collect());
         return;
     };
@@ -176,7 +179,7 @@ fn paths(code: &str) -> Vec<Vec<String>> {
     let words = code.split(|c| !is_of_path(c));
     let paths = words.filter(|word| word.starts_with("crate::") || word.starts_with("super::"));
     paths
-        .map(|of| of.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect())
+        .map(|path| path.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect())
         .collect()
 }
 

@@ -238,7 +238,7 @@ fn a_suspended_server_stands_still_and_goes_on() {
         let name = format!("pg{}", server.version.major());
         let (cluster, postmaster) = running(&mut guard, &server, &name);
         let mut connection = cluster.connect("postgres").unwrap();
-        let processes = ServerProcesses::of(postmaster).unwrap();
+        let processes = ServerProcesses::from_postmaster(postmaster).unwrap();
         let (sender, answered) = std::sync::mpsc::channel();
         processes.suspend().unwrap();
         assert!(states(postmaster).iter().all(|state| *state == 'T'), "{:?}", states(postmaster));
@@ -255,7 +255,7 @@ fn a_suspended_server_stands_still_and_goes_on() {
         processes.suspend().unwrap();
         drop(processes);
         cluster.stop(&mut guard, StopMode::Fast).unwrap();
-        let gone = ServerProcesses::of(postmaster);
+        let gone = ServerProcesses::from_postmaster(postmaster);
         assert!(matches!(gone, Err(ClusterError::Suspend { .. })), "{gone:?}");
     }
     guard.finish().unwrap();
@@ -267,7 +267,7 @@ fn the_guard_ends_suspended_servers() {
     let scratch = Scratch::new();
     let mut guard = scratch.guard();
     let (_, postmaster) = running(&mut guard, &server(), "one");
-    let processes = ServerProcesses::of(postmaster).unwrap();
+    let processes = ServerProcesses::from_postmaster(postmaster).unwrap();
     processes.suspend().unwrap();
     drop(guard);
     assert!(ends_within(postmaster, std::time::Duration::ZERO));
@@ -284,7 +284,7 @@ fn a_server_is_suspended_whole_while_sessions_begin() {
     let again = format!("echo 'SELECT 1;' | {} -n -C -t 20 -f /dev/stdin", pgbench.display());
     let endless = format!("while :; do {again}; done");
     guard.spawn("load", "sh".as_ref(), &["-c", &endless], &cluster.environment()).unwrap();
-    let processes = ServerProcesses::of(postmaster).unwrap();
+    let processes = ServerProcesses::from_postmaster(postmaster).unwrap();
     for round in 0..200 {
         processes.suspend().unwrap();
         let states = states(postmaster);

@@ -28,7 +28,8 @@ fn counters_are_the_servers_own() {
         // before.
         let grown =
             |value: fn(&ServerCounters) -> Option<u64>| Some(value(&after)? - value(&before)?);
-        let (records, images) = (grown(|of| of.wal_records), grown(|of| of.wal_full_page_images));
+        let (records, images) =
+            (grown(|item| item.wal_records), grown(|item| item.wal_full_page_images));
         let is_told = server.version.major() >= 15;
         assert_eq!((records.is_some(), images.is_some()), (is_told, is_told), "{name}");
         let images = images.unwrap_or(443);
@@ -46,9 +47,13 @@ fn counters_are_the_servers_own() {
         monitor.execute("CHECKPOINT").unwrap();
         let written = ServerCounters::read(&mut monitor, facts, "postgres").unwrap().blocks_written;
         let written = written.map(|written| written - before.blocks_written.unwrap());
-        assert_eq!(written.map(|of| of >= 443), is_told.then_some(true), "{name}: {written:?}");
+        assert_eq!(written.map(|item| item >= 443), is_told.then_some(true), "{name}: {written:?}");
         let read = read_after_restart(&cluster, &mut guard, facts);
-        assert_eq!(read.map(|of| of >= 443), is_told.then_some(true), "{name}: {read:?}");
+        assert_eq!(
+            read.map(|after_restart| after_restart >= 443),
+            is_told.then_some(true),
+            "{name}: {read:?}"
+        );
     }
 }
 

@@ -55,20 +55,20 @@ fn json_says_the_same_in_numbers() {
     fs::write(&file, &ran.stdout).unwrap();
     let shown = run(pgtoll().arg("report").arg(&file));
     assert_eq!(shown.status, Some(0), "{shown:?}");
-    assert!(found.findings.iter().all(|of| shown.stdout.contains(&of.name)), "{shown:?}");
+    assert!(found.findings.iter().all(|finding| shown.stdout.contains(&finding.name)), "{shown:?}");
     let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
     assert_eq!(value(&pgtoll_report::record_json(&found)), value(&ran.stdout));
     let figure = |name: &str, figure: &str| {
-        let of = found.findings.iter().find(|of| of.name == name).unwrap();
-        of.figures.get(figure).copied().unwrap_or_else(|| panic!("{of:?}"))
+        let finding = found.findings.iter().find(|finding| finding.name == name).unwrap();
+        finding.figures.get(figure).copied().unwrap_or_else(|| panic!("{finding:?}"))
     };
     assert!(figure("sync time", "median_us") <= figure("sync time", "p99_us"));
     assert!(figure("clock", "cost_ns") > 0.0);
     assert!((0.0..=1.0).contains(&figure("others' CPU", "share")));
     assert!(figure("memory", "total_bytes") >= figure("memory", "available_bytes"));
-    for of in &found.findings {
-        let advised = matches!(of.state, State::Note | State::Warn);
-        assert_eq!(of.advice.is_some(), advised, "{of:?}");
+    for finding in &found.findings {
+        let advised = matches!(finding.state, State::Note | State::Warn);
+        assert_eq!(finding.advice.is_some(), advised, "{finding:?}");
     }
 }
 
@@ -80,7 +80,7 @@ fn an_ordinary_user_is_told_as_much() {
     command.args(["doctor", "--json", "--work-dir"]).arg(scratch.work());
     as_ordinary_user(&mut command, &scratch);
     let found = examination(&run(&mut command));
-    let own = found.findings.iter().find(|of| of.name == "user").unwrap();
+    let own = found.findings.iter().find(|finding| finding.name == "user").unwrap();
     assert!(own.reading.starts_with(&format!("{}; it can work in ", user.name)), "{own:?}");
 }
 
@@ -97,11 +97,11 @@ fn a_file_system_in_memory_is_not_what_a_server_runs_on() {
         run(&mut command)
     };
     let found = examination(&inside("size=64m,mode=1777"));
-    let warned: Vec<&str> = found.warnings().map(|of| of.name.as_str()).collect();
+    let warned: Vec<&str> = found.warnings().map(|warning| warning.name.as_str()).collect();
     assert!(warned.contains(&"space"), "{warned:?}");
     assert!(warned.contains(&"file system"), "{warned:?}");
     let full = examination(&inside("size=1m,mode=1777"));
-    let sync = full.findings.iter().find(|of| of.name == "sync time").unwrap();
+    let sync = full.findings.iter().find(|finding| finding.name == "sync time").unwrap();
     assert_eq!(sync.state, State::Warn);
     assert!(sync.reading.contains("No space left on device"), "{sync:?}");
     let ran = inside("ro,mode=1777");
@@ -124,7 +124,7 @@ fn without_a_server_it_says_how_to_get_one() {
         scratch.work().display()
     ));
     let found = examination(&run(&mut command));
-    let server = found.findings.iter().find(|of| of.name == "server").unwrap();
+    let server = found.findings.iter().find(|finding| finding.name == "server").unwrap();
     assert_eq!((server.state, server.reading.as_str()), (State::Note, "none"));
     assert_eq!(server.advice.as_deref(), Some("pgtoll postgres install fetches one"));
 }
@@ -219,7 +219,7 @@ fn null_runs_feed_the_calibration_and_keep_what_was_finished() {
     assert!(null.interrupted);
     assert_eq!(null.records, [scratch.path("null-1").display().to_string()]);
     let lines = fs::read_to_string(scratch.path("state/pgtoll/twins.jsonl")).unwrap();
-    let comparisons: u32 = null.misses.iter().map(|of| of.comparisons).sum();
+    let comparisons: u32 = null.misses.iter().map(|miss| miss.comparisons).sum();
     assert_eq!(lines.lines().count(), comparisons as usize, "{lines}");
     assert!(comparisons >= 6, "{lines}");
     let ran = run(pgtoll().arg("report").arg(scratch.path("null-1")));

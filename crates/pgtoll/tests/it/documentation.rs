@@ -214,20 +214,22 @@ fn explain(header: &mut Header) {
     let now: Vec<Expectation> =
         experiment.unwrap().expect.iter().filter_map(ExpectSpec::expectation).collect();
     if header.expect.is_empty() {
-        let is_there = |of: &Expectation| header.workloads.iter().any(|it| it.name == of.workload);
+        let is_there = |expectation: &Expectation| {
+            header.workloads.iter().any(|it| it.name == expectation.workload)
+        };
         header.expect = now.into_iter().filter(is_there).collect();
         return;
     }
-    let without_words = |of: &Expectation| Expectation {
+    let without_words = |expectation: &Expectation| Expectation {
         claim: None,
         url: None,
         explained: None,
         source: String::new(),
-        ..of.clone()
+        ..expectation.clone()
     };
-    for of in &mut header.expect {
-        if let Some(now) = now.iter().find(|now| without_words(now) == without_words(of)) {
-            *of = now.clone();
+    for expect in &mut header.expect {
+        if let Some(now) = now.iter().find(|now| without_words(now) == without_words(expect)) {
+            *expect = now.clone();
         }
     }
 }
@@ -235,7 +237,9 @@ fn explain(header: &mut Header) {
 fn markdown_files(root: &Path) -> Vec<PathBuf> {
     let files = |directory: PathBuf| {
         let entries = fs::read_dir(directory).unwrap().flatten().map(|entry| entry.path());
-        entries.filter(|path| path.extension().is_some_and(|of| of == "md")).collect::<Vec<_>>()
+        entries
+            .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+            .collect::<Vec<_>>()
     };
     [files(root.to_owned()), files(root.join("docs/src"))].concat()
 }
@@ -279,7 +283,7 @@ fn every_invariant_names_what_holds_it() {
             assert!(!names.is_empty(), "{file}: {line}");
             for name in names {
                 let is_check =
-                    ["cargo ", "clippy::", "unsafe_code"].iter().any(|of| name.starts_with(of));
+                    ["cargo ", "clippy::", "unsafe_code"].iter().any(|item| name.starts_with(item));
                 assert!(is_check || tests.contains(name), "{file}: no test is called {name}");
             }
         }
@@ -302,7 +306,9 @@ fn test_names(root: &Path) -> std::collections::HashSet<String> {
             let text = fs::read_to_string(path).unwrap();
             let after_tests = text.split("#[test]").skip(1);
             let functions = after_tests.filter_map(|after| after.split_once("fn "));
-            names.extend(functions.filter_map(|(_, of)| Some(of.split_once('(')?.0.to_owned())));
+            names.extend(
+                functions.filter_map(|(_, function)| Some(function.split_once('(')?.0.to_owned())),
+            );
         }
     }
     names

@@ -163,7 +163,7 @@ impl Drilled {
         let record = self.record(path, arguments, 0);
         assert_eq!(verdicts(&record), ["passed"; 3], "{record:#}");
         let databases = record["pages"]["databases"].as_array().unwrap();
-        let postgres = databases.iter().find(|of| of["name"] == "postgres").unwrap();
+        let postgres = databases.iter().find(|database| database["name"] == "postgres").unwrap();
         assert!(postgres["tables"].as_u64() > Some(60), "{record:#}");
         assert!(postgres["indexes"].as_u64() > Some(100), "{record:#}");
         assert!(postgres["structures"].as_u64() > Some(60), "{record:#}");
@@ -317,22 +317,22 @@ fn damaged_backups_fail_with_the_right_verdict() {
     const DAMAGES: [Damage; 9] = [
         (
             "page",
-            |of, backup| {
-                change(&backup.join(of.file("t")), 8192 * 3, |page| page[5000] ^= 4);
+            |item, backup| {
+                change(&backup.join(item.file("t")), 8192 * 3, |page| page[5000] ^= 4);
             },
             ["failed", "passed", "passed"],
         ),
         (
             "missing-file",
-            |of, backup| {
-                fs::remove_file(backup.join(of.file("t"))).unwrap();
+            |item, backup| {
+                fs::remove_file(backup.join(item.file("t"))).unwrap();
             },
             ["failed", "passed", "passed"],
         ),
         (
             "short-file",
-            |of, backup| {
-                let file = File::options().write(true).open(backup.join(of.file("t"))).unwrap();
+            |item, backup| {
+                let file = File::options().write(true).open(backup.join(item.file("t"))).unwrap();
                 file.set_len(8192 * 5).unwrap();
             },
             ["failed", "passed", "passed"],
@@ -450,8 +450,9 @@ fn what_no_checksum_convicts_is_found_by_reading() {
         let drilled = Drilled::new(&mut guard, &server, "reading", false);
         let findings = |record: &Value| -> Vec<(String, String)> {
             let found = record["pages"]["findings"].as_array().unwrap();
-            let text = |of: &Value, field: &str| of[field].as_str().unwrap_or_default().to_owned();
-            found.iter().map(|of| (text(of, "check"), text(of, "relation"))).collect()
+            let text =
+                |value: &Value, field: &str| value[field].as_str().unwrap_or_default().to_owned();
+            found.iter().map(|array| (text(array, "check"), text(array, "relation"))).collect()
         };
         // An index that misses rows.
         drilled.execute(
@@ -575,7 +576,7 @@ fn mistakes_of_a_drill_are_one_line_and_a_hint() {
     fs::write(tars.join("base.tar.gz"), "").unwrap();
     check(&tars, &[], "several tars of a data directory", "name the tar");
     check(&tars.join("base.tar.gz"), &[], "base.tar.gz: cut short", "Fetch it again");
-    let installed: Vec<u32> = all_servers().iter().map(|of| of.version.major()).collect();
+    let installed: Vec<u32> = all_servers().iter().map(|server| server.version.major()).collect();
     let other = (13..=19).rev().find(|major| !installed.contains(major)).unwrap();
     fs::write(backup.join("PG_VERSION"), format!("{other}\n")).unwrap();
     check(&backup, &[], &format!("no PostgreSQL {other} found"), "pgtoll postgres");
@@ -637,7 +638,7 @@ fn an_interrupted_drill_leaves_nothing_behind() {
 /// A drill of these paths that a signal meets at these points leaves nothing behind.
 pub(crate) fn check_interrupted(drilled: &Drilled, paths: &[&Path], points: &[(&str, Signal)]) {
     for (point, signal) in points {
-        let later: Vec<String> = paths[1..].iter().map(|of| of.display().to_string()).collect();
+        let later: Vec<String> = paths[1..].iter().map(|path| path.display().to_string()).collect();
         let later: Vec<&str> = later.iter().map(String::as_str).collect();
         let mut command = drilled.command(paths[0], &later);
         let mut child = command.env("PGTOLL_TEST_PAUSE_AT", point).spawn().unwrap();

@@ -64,7 +64,7 @@ fn check_damage(drilled: &Drilled, parts: &Path, (name, damage, expected, said):
     }
     let findings = record["pages"]["findings"].as_array().unwrap().iter();
     let reasons = ["pages", "wal", "start"].map(|stage| &record[stage]["reason"]);
-    let mut texts = findings.map(|of| &of["words"]).chain(reasons);
+    let mut texts = findings.map(|finding| &finding["words"]).chain(reasons);
     let is_said = |text: &Value| text.as_str().unwrap().contains(said);
     assert!(texts.any(is_said), "{name}: {record:#}");
     fs::remove_dir_all(copy).unwrap();
@@ -78,7 +78,7 @@ fn change_page(backup: &Path, file: &Path) {
         }
         let mut archive = tar::Archive::new(File::open(entry.path()).unwrap());
         let mut members = archive.entries_with_seek().unwrap().map(Result::unwrap);
-        if let Some(member) = members.find(|of| of.path().unwrap().ends_with(file)) {
+        if let Some(member) = members.find(|member| member.path().unwrap().ends_with(file)) {
             let at = member.raw_file_position() + 3 * 8192 + 5000;
             let tar = File::options().read(true).write(true).open(entry.path()).unwrap();
             let mut byte = [0];
@@ -137,28 +137,28 @@ fn barmans_backups_pass_the_drill_and_damaged_ones_fail() {
     let damages: [Damage<'_>; 4] = [
         (
             "space",
-            &|of| fs::remove_file(backup_of(of).join(format!("{oid}.tar"))).unwrap(),
+            &|item| fs::remove_file(backup_of(item).join(format!("{oid}.tar"))).unwrap(),
             ["failed", "passed", "passed"],
             "the files of tablespace ",
         ),
         (
             "page",
-            &|of| change_page(&backup_of(of), &table),
+            &|item| change_page(&backup_of(item), &table),
             ["failed", "passed", "passed"],
             "files of the backup are damaged",
         ),
         (
             "part",
-            &|of| fs::remove_file(backup_of(of).join("data_0001.tar")).unwrap(),
+            &|item| fs::remove_file(backup_of(item).join("data_0001.tar")).unwrap(),
             ["failed", "", ""],
             "data_0002.tar is there, and the part before it is missing",
         ),
         (
             "wal",
-            &|of| {
-                let info = fs::read_to_string(backup_of(of).join("backup.info")).unwrap();
+            &|item| {
+                let info = fs::read_to_string(backup_of(item).join("backup.info")).unwrap();
                 let begin = info.lines().find_map(|line| line.strip_prefix("begin_wal=")).unwrap();
-                fs::remove_file(of.join("wals").join(&begin[..16]).join(begin)).unwrap();
+                fs::remove_file(item.join("wals").join(&begin[..16]).join(begin)).unwrap();
             },
             ["unknown", "failed", "failed"],
             " is missing",

@@ -219,8 +219,10 @@ fn stale_maps_of_combined_backups_are_found() {
             let record = fails(&drilled, &[&full, &later], ["failed", "passed", "passed"]);
             for files in ["backup", "restored"] {
                 let relations = record["pages"][files]["relations"].as_array().unwrap();
-                let counted =
-                    relations.iter().find(|of| of["name"]["relation"] == "counted").unwrap();
+                let counted = relations
+                    .iter()
+                    .find(|relation| relation["name"]["relation"] == "counted")
+                    .unwrap();
                 assert_eq!(counted["findings"][0]["kind"], "map_stale", "{record:#}");
             }
         }
@@ -246,7 +248,8 @@ fn maps_of_tables_that_were_cut_off_are_found() {
         let later = incremental(&drilled, &mut guard, "later", &full, &[]);
         let record = fails(&drilled, &[&full, &later], ["failed", "passed", "passed"]);
         let relations = record["pages"]["restored"]["relations"].as_array().unwrap();
-        let counted = relations.iter().find(|of| of["name"]["relation"] == "counted").unwrap();
+        let counted =
+            relations.iter().find(|relation| relation["name"]["relation"] == "counted").unwrap();
         assert_eq!(counted["findings"][0]["kind"], "map_stale", "{record:#}");
         drilled.cluster.stop(&mut guard, StopMode::Immediate).unwrap();
     }

@@ -45,18 +45,18 @@ impl Repository {
 
     /// The options that say which repository and which cluster, and these words.
     fn words(&self, words: &[&str]) -> Vec<String> {
-        let of = |name: &str, of: &Path| format!("--{name}={}", of.display());
+        let pick = |name: &str, path: &Path| format!("--{name}={}", path.display());
         let cluster = &self.drilled.cluster;
         let environment = cluster.environment();
         let mut all = vec![
             "--stanza=main".to_owned(),
             "--log-level-file=off".to_owned(),
-            of("pg1-path", &cluster.data()),
-            of("pg1-socket-path", cluster.directory()),
+            pick("pg1-path", &cluster.data()),
+            pick("pg1-socket-path", cluster.directory()),
             format!("--pg1-port={}", environment["PGPORT"]),
             format!("--pg1-user={}", environment["PGUSER"]),
-            of("repo1-path", &self.path),
-            of("lock-path", &self.drilled.place("lock")),
+            pick("repo1-path", &self.path),
+            pick("lock-path", &self.drilled.place("lock")),
         ];
         all.extend(words.iter().map(|word| (*word).to_owned()));
         all
@@ -310,46 +310,46 @@ fn flip(path: &Path, at: impl FnOnce(u64) -> u64) {
 const DAMAGES: [Damage; 8] = [
     (
         "byte",
-        |of| flip(&of.file(of.table), |bytes| bytes / 2),
+        |item| flip(&item.file(item.table), |bytes| bytes / 2),
         ["failed", "passed", "passed"],
         "1 finding in the repository",
     ),
     (
         "missing",
-        |of| fs::remove_file(of.file(of.table)).unwrap(),
+        |item| fs::remove_file(item.file(item.table)).unwrap(),
         ["failed", "passed", "passed"],
         "is missing; it should have base/",
     ),
     (
         "control",
-        |of| fs::remove_file(of.file(Path::new("global/pg_control"))).unwrap(),
+        |item| fs::remove_file(item.file(Path::new("global/pg_control"))).unwrap(),
         ["failed", "unknown", "failed"],
         "global/pg_control.zst is missing",
     ),
     (
         "label",
-        |of| fs::remove_file(of.file(Path::new("backup_label"))).unwrap(),
+        |item| fs::remove_file(item.file(Path::new("backup_label"))).unwrap(),
         ["failed", "failed", "unknown"],
         "backup_label is missing",
     ),
     (
         "gap",
-        |of| {
-            fs::remove_file(&of.needed_segments()[1]).unwrap();
+        |item| {
+            fs::remove_file(&item.needed_segments()[1]).unwrap();
         },
         ["unknown", "failed", "failed"],
         " is missing; it is whole up to ",
     ),
     (
         "segment",
-        |of| flip(&of.needed_segments()[1], |bytes| bytes / 2),
+        |item| flip(&item.needed_segments()[1], |bytes| bytes / 2),
         ["unknown", "failed", "failed"],
         "cannot be read",
     ),
     (
         "another",
-        |of| {
-            let needed = of.needed_segments();
+        |item| {
+            let needed = item.needed_segments();
             fs::copy(&needed[0], &needed[1]).unwrap();
         },
         ["unknown", "failed", "failed"],
@@ -357,21 +357,21 @@ const DAMAGES: [Damage; 8] = [
     ),
     (
         "archive",
-        |of| fs::remove_dir_all(of.repository.join("archive")).unwrap(),
+        |item| fs::remove_dir_all(item.repository.join("archive")).unwrap(),
         ["unknown", "failed", "failed"],
         "the backup has no WAL",
     ),
 ];
 
-fn check_damage(drilled: &Drilled, of: &Damaged<'_>, expected: [&str; 3], said: &str) {
-    let record = drilled.record(of.repository, &["--backup", of.label], 1);
-    let name = of.repository.display();
+fn check_damage(drilled: &Drilled, damaged: &Damaged<'_>, expected: [&str; 3], said: &str) {
+    let record = drilled.record(damaged.repository, &["--backup", damaged.label], 1);
+    let name = damaged.repository.display();
     for (found, expected) in verdicts(&record).iter().zip(expected) {
         assert!(expected.is_empty() || *found == expected, "{name}: {record:#}");
     }
     let findings = record["pages"]["findings"].as_array().unwrap().iter();
     let reasons = ["pages", "wal", "start"].map(|stage| &record[stage]["reason"]);
-    let mut texts = findings.map(|of| &of["words"]).chain(reasons);
+    let mut texts = findings.map(|finding| &finding["words"]).chain(reasons);
     assert!(texts.any(|text| text.as_str().unwrap().contains(said)), "{name}: {record:#}");
 }
 
@@ -399,22 +399,22 @@ fn damaged_backups_of_pgbackrest_fail_with_the_right_verdict() {
         for name in ["backup", "archive"] {
             copy_all(&repository.path.join(name), &place.join(name));
         }
-        let of = Damaged { repository: &place, label, table: &table };
-        damage(&of);
-        check_damage(drilled, &of, expected, said);
+        let damaged = Damaged { repository: &place, label, table: &table };
+        damage(&damaged);
+        check_damage(drilled, &damaged, expected, said);
         fs::remove_dir_all(place).unwrap();
     };
     for (name, damage, expected, said) in DAMAGES {
         damaged(name, &label, &damage, expected, said);
     }
-    let transactions = |of: &Damaged<'_>| {
-        let file = of.file(Path::new("pg_xact/0000")).with_extension("");
+    let transactions = |damaged: &Damaged<'_>| {
+        let file = damaged.file(Path::new("pg_xact/0000")).with_extension("");
         flip(&file, |_| 100);
     };
     let words = "its SHA-1 is not the one in the manifest";
     damaged("transactions", &plain, &transactions, ["failed", "passed", ""], words);
-    let bundle = |of: &Damaged<'_>| {
-        let path = of.repository.join("backup/main").join(of.label).join("bundle/1");
+    let bundle = |damaged: &Damaged<'_>| {
+        let path = damaged.repository.join("backup/main").join(damaged.label).join("bundle/1");
         let file = File::options().write(true).open(path).unwrap();
         file.set_len(file.metadata().unwrap().len() / 2).unwrap();
     };

@@ -33,7 +33,7 @@ fn drilled_with_space(
 pub(crate) fn pack(place: &Path, ending: &str) {
     for entry in fs::read_dir(place).unwrap().flatten() {
         let path = entry.path();
-        if path.extension().is_none_or(|of| of != "tar") {
+        if path.extension().is_none_or(|extension| extension != "tar") {
             continue;
         }
         let plain = fs::read(&path).unwrap();
@@ -86,7 +86,7 @@ fn cut(path: &Path, percent: u64) {
 
 fn words(record: &Value) -> Vec<String> {
     let findings = record["pages"]["findings"].as_array().unwrap();
-    findings.iter().map(|of| of["words"].as_str().unwrap().to_owned()).collect()
+    findings.iter().map(|finding| finding["words"].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]
@@ -163,25 +163,25 @@ impl Damaged<'_> {
 const DAMAGES: [Damage; 9] = [
     (
         "page",
-        |of| flip(&of.base(), offset(&of.base(), &of.table) + 3 * 8192 + 5000),
+        |item| flip(&item.base(), offset(&item.base(), &item.table) + 3 * 8192 + 5000),
         ["failed", "passed", "passed"],
         "files of the backup are damaged",
     ),
-    ("cut", |of| cut(&of.base(), 90), ["failed", "unknown", "failed"], "base.tar: cut short"),
+    ("cut", |item| cut(&item.base(), 90), ["failed", "unknown", "failed"], "base.tar: cut short"),
     (
         "cut-gz",
-        |of| {
-            pack(&of.place, ".gz");
-            cut(&of.place.join("base.tar.gz"), 90);
+        |item| {
+            pack(&item.place, ".gz");
+            cut(&item.place.join("base.tar.gz"), 90);
         },
         ["failed", "unknown", "failed"],
         "base.tar.gz: cut short",
     ),
     (
         "flipped-gz",
-        |of| {
-            pack(&of.place, ".gz");
-            let base = of.place.join("base.tar.gz");
+        |item| {
+            pack(&item.place, ".gz");
+            let base = item.place.join("base.tar.gz");
             flip(&base, fs::metadata(&base).unwrap().len() - 6);
         },
         ["failed", "passed", "passed"],
@@ -189,33 +189,33 @@ const DAMAGES: [Damage; 9] = [
     ),
     (
         "no-space",
-        |of| fs::remove_file(of.place.join(format!("{}.tar", of.space))).unwrap(),
+        |item| fs::remove_file(item.place.join(format!("{}.tar", item.space))).unwrap(),
         ["failed", "passed", "passed"],
         "are missing",
     ),
     (
         "cut-space",
-        |of| cut(&of.place.join(format!("{}.tar", of.space)), 50),
+        |item| cut(&item.place.join(format!("{}.tar", item.space)), 50),
         ["failed", "passed", "passed"],
         ".tar: cut short",
     ),
     (
         "no-wal",
-        |of| fs::remove_file(of.place.join("pg_wal.tar")).unwrap(),
+        |item| fs::remove_file(item.place.join("pg_wal.tar")).unwrap(),
         ["unknown", "failed", "failed"],
         "the backup has no WAL",
     ),
     (
         "cut-wal",
-        |of| cut(&of.place.join("pg_wal.tar"), 50),
+        |item| cut(&item.place.join("pg_wal.tar"), 50),
         ["unknown", "failed", "failed"],
         "pg_wal.tar",
     ),
     (
         "no-manifest-file",
-        |of| {
-            let base = of.base();
-            let name = offset(&base, &of.table) - 512;
+        |item| {
+            let base = item.base();
+            let name = offset(&base, &item.table) - 512;
             // Another file than the catalogs say.
             let file = File::options().read(true).write(true).open(&base).unwrap();
             let mut block = [0; 512];

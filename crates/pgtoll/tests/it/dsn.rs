@@ -33,8 +33,8 @@ fn passwords_over_tcp() {
     served.check(&format!("user=guest {plain}"), Err("server asks for password authentication"));
     // Of several hosts the first that can be reached, and none after one that refuses.
     let nobody = format!("{}.1", served.address.rsplit_once('.').unwrap().0);
-    let two = |of: &str, password: &str| {
-        let text = format!("hostaddr={of} user=guest dbname=postgres password='{password}'");
+    let two = |name: &str, password: &str| {
+        let text = format!("hostaddr={name} user=guest dbname=postgres password='{password}'");
         dsn(&text).connect()
     };
     let address = &served.address;

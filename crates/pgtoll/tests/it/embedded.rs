@@ -17,8 +17,8 @@ use crate::support::{
 fn without_servers(scratch: &Scratch, command: &Command, hide_pip: bool) -> Command {
     let mut hidden: Vec<PathBuf> = installed()
         .into_iter()
-        .filter(|of| of.origin == Origin::Installed)
-        .map(|of| of.bin)
+        .filter(|installed| installed.origin == Origin::Installed)
+        .map(|installed| installed.bin)
         .collect();
     let store = PathBuf::from("/var/cache/pgtoll");
     hidden.extend(store.is_dir().then_some(store));
@@ -72,8 +72,8 @@ fn no_network_is_one_clear_line_and_leaves_nothing() {
 #[test]
 fn fetched_servers_are_readable_for_all_and_come_last() {
     let found = installed();
-    assert!(found.is_sorted_by_key(|of| of.origin == Origin::Embedded), "{found:?}");
-    for server in found.iter().filter(|of| of.origin == Origin::Embedded) {
+    assert!(found.is_sorted_by_key(|installed| installed.origin == Origin::Embedded), "{found:?}");
+    for server in found.iter().filter(|installed| installed.origin == Origin::Embedded) {
         let mode = server.bin.join("postgres").metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o555, 0o555, "{server:?}");
     }
@@ -97,5 +97,5 @@ fn a_server_that_pip_installed_together_with_pgtoll_is_found() {
     std::os::unix::fs::symlink(&own, &link).unwrap();
     let ran = run(program(&link).args(["postgres", "list"]));
     let line = format!("18.6     embedded   {}", directory.path().join(bin).display());
-    assert!(ran.stdout.lines().any(|of| of == line), "{ran:?}");
+    assert!(ran.stdout.lines().any(|item| item == line), "{ran:?}");
 }

@@ -294,10 +294,10 @@ fn wipe(cluster: &Cluster) {
 
 fn wipe_pages_only(cluster: &Cluster) {
     let data = cluster.data();
-    for of in pgtoll_datadir::relation_files(&data, &control_file(&data).unwrap()).files {
-        let mut bytes = fs::read(&of.path).unwrap();
+    for file in pgtoll_datadir::relation_files(&data, &control_file(&data).unwrap()).files {
+        let mut bytes = fs::read(&file.path).unwrap();
         bytes.chunks_exact_mut(8192).for_each(|page| page[8..10].fill(0));
-        fs::OpenOptions::new().write(true).open(&of.path).unwrap().write_all(&bytes).unwrap();
+        fs::OpenOptions::new().write(true).open(&file.path).unwrap().write_all(&bytes).unwrap();
     }
 }
 
@@ -369,7 +369,8 @@ fn killed_at_any_moment_it_is_on_or_off_and_a_second_run_completes() {
                 assert_eq!(rows(&mut guard, &cluster), before, "{moment}");
             }
             let record = enabled(&cluster);
-            resumed += u32::from(record.earlier.is_some_and(|of| of.valid && of.files > 0));
+            resumed +=
+                u32::from(record.earlier.is_some_and(|earlier| earlier.valid && earlier.files > 0));
             assert_checked(&mut guard, server, &cluster);
         }
         assert_eq!(controldata(server, &cluster), "1");
@@ -390,7 +391,7 @@ fn what_a_server_wrote_after_an_interruption_is_read_again() {
         cluster.run_psql(&mut guard, "postgres", work).unwrap();
         cluster.stop(&mut guard, StopMode::Fast).unwrap();
         let record = enabled(&cluster);
-        assert_eq!(record.earlier.map(|of| (of.valid, of.files)), Some((false, 0)));
+        assert_eq!(record.earlier.map(|earlier| (earlier.valid, earlier.files)), Some((false, 0)));
         assert_checked(&mut guard, &server, &cluster);
         assert_eq!(controldata(&server, &cluster), "1");
         assert_eq!(rows(&mut guard, &cluster)["\"none\""], 1);

@@ -207,6 +207,6 @@ fn expectations_stand_beside_what_came_out() {
     }
     let text = fs::read_to_string(scratch.path("result/result.json")).unwrap();
     let result: RunResult = serde_json::from_str(&text).unwrap();
-    let outcomes: Vec<Outcome> = result.expected.iter().map(|of| of.outcome).collect();
+    let outcomes: Vec<Outcome> = result.expected.iter().map(|expected| expected.outcome).collect();
     assert_eq!(outcomes, [Outcome::Holds, Outcome::DoesNotHold, Outcome::NotMeasured]);
 }

@@ -58,14 +58,14 @@ fn a_dead_primary_is_replaced_and_what_waited_for_the_standby_is_there() {
 }
 
 /// With synchronous replication, from the fault to the old primary's return.
-fn check_failover(of: &FailoverRun) {
-    assert_eq!((of.lost, of.impossible), (Some(0), Some(0)), "{of:?}");
-    assert_eq!((of.after_successor, of.two_primaries), (0, false), "{of:?}");
+fn check_failover(run: &FailoverRun) {
+    assert_eq!((run.lost, run.impossible), (Some(0), Some(0)), "{run:?}");
+    assert_eq!((run.after_successor, run.two_primaries), (0, false), "{run:?}");
     // Nobody is left to confirm commits.
-    assert_eq!(of.standby_names.as_deref(), Some(""), "{of:?}");
-    let (noticed, promoted) = (of.noticed_s.unwrap(), of.promoted_s.unwrap());
-    assert!(noticed <= promoted && promoted <= of.routed_s.unwrap(), "{of:?}");
-    let rejoin = of.rejoin.as_ref().unwrap();
+    assert_eq!(run.standby_names.as_deref(), Some(""), "{run:?}");
+    let (noticed, promoted) = (run.noticed_s.unwrap(), run.promoted_s.unwrap());
+    assert!(noticed <= promoted && promoted <= run.routed_s.unwrap(), "{run:?}");
+    let rejoin = run.rejoin.as_ref().unwrap();
     assert!(rejoin.seconds.is_some() && rejoin.pages.unwrap() > 0, "{rejoin:?}");
     assert_eq!((rejoin.unsound, &rejoin.error), (Some(0), &None), "{rejoin:?}");
     let steps: Vec<&str> = rejoin.steps.iter().map(|step| step.what.as_str()).collect();
@@ -74,7 +74,7 @@ fn check_failover(of: &FailoverRun) {
         ["stopped", "checkpoint", "pg_rewind", "start", "streaming", "registered"],
         "{rejoin:?}"
     );
-    let timeline = of.timeline.as_ref().unwrap();
+    let timeline = run.timeline.as_ref().unwrap();
     assert!(timeline.clients.iter().all(|line| line.contains('s')), "{timeline:?}");
     assert!(timeline.events.iter().any(|event| event.what == "hook routed"), "{timeline:?}");
 }
@@ -94,7 +94,10 @@ fn a_standby_that_is_cut_off_promotes_itself_and_the_split_brain_is_named() {
     let failover = &record.runs[0];
     assert_eq!(failover.fault, FailoverFault::LinkCut);
     assert!(failover.two_primaries, "{failover:?}");
-    assert!(failover.findings.iter().any(|of| of.starts_with("split brain")), "{failover:?}");
+    assert!(
+        failover.findings.iter().any(|finding| finding.starts_with("split brain")),
+        "{failover:?}"
+    );
     // Nobody confirmed what the old primary committed, so clients were told of none of it.
     assert_eq!((failover.lost, failover.impossible), (Some(0), Some(0)), "{failover:?}");
     let rejoin = failover.rejoin.as_ref().unwrap();
@@ -161,11 +164,11 @@ fn a_dead_standby_is_given_up_by_patroni_and_waited_for_beside_repmgr() {
     assert_eq!(ran.status, Some(1), "{ran:?}");
     let record: FailoverRecord = serde_json::from_str(&ran.stdout).unwrap();
     let [patroni, repmgr] = &record.runs[..] else { panic!("{ran:?}") };
-    for of in [patroni, repmgr] {
-        assert_eq!((of.lost, of.impossible), (Some(0), Some(0)), "{of:?}");
-        assert_eq!((of.promoted_s, of.two_primaries), (None, false), "{of:?}");
-        let returned = of.rejoin.as_ref().unwrap();
-        assert!(returned.seconds.is_some() && returned.error.is_none(), "{of:?}");
+    for item in [patroni, repmgr] {
+        assert_eq!((item.lost, item.impossible), (Some(0), Some(0)), "{item:?}");
+        assert_eq!((item.promoted_s, item.two_primaries), (None, false), "{item:?}");
+        let returned = item.rejoin.as_ref().unwrap();
+        assert!(returned.seconds.is_some() && returned.error.is_none(), "{item:?}");
     }
     assert_eq!((patroni.ended_by_hand_s, &patroni.findings[..]), (None, &[][..]), "{patroni:?}");
     assert!(patroni.noticed_s.is_some(), "{patroni:?}");
@@ -192,9 +195,9 @@ fn a_hung_receiver_of_wal_holds_the_shutdown_that_a_handover_waits_for() {
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let record: FailoverRecord = serde_json::from_str(&ran.stdout).unwrap();
     let [switchover, hang] = &record.runs[..] else { panic!("{ran:?}") };
-    for of in [switchover, hang] {
-        assert_eq!((of.lost, of.failed, of.two_primaries), (Some(0), 0, false), "{of:?}");
-        assert_eq!(of.rejoin.as_ref().unwrap().unsound, Some(0), "{of:?}");
+    for item in [switchover, hang] {
+        assert_eq!((item.lost, item.failed, item.two_primaries), (Some(0), 0, false), "{item:?}");
+        assert_eq!(item.rejoin.as_ref().unwrap().unsound, Some(0), "{item:?}");
     }
     // The primary gives the receiver up after wal_sender_timeout, which has its default; its last reply
     // was up to ten seconds before (pg_receivewal's status interval).
@@ -242,7 +245,9 @@ fn repmgrd_of(scratch: &Scratch, configuration: &str) -> Option<i32> {
 
 #[test]
 fn a_server_without_repmgr_has_a_hint() {
-    let Some(server) = installed().into_iter().find(|of| !of.bin.join("repmgrd").is_file()) else {
+    let Some(server) =
+        installed().into_iter().find(|installed| !installed.bin.join("repmgrd").is_file())
+    else {
         return;
     };
     let ran = run(pgtoll().args(["lab", "failover", "--quick", "--postgres"]).arg(&server.bin));
@@ -282,18 +287,22 @@ fn host_death(scratch: &Scratch, options: &[&str]) -> FailoverRecord {
 
 /// A host death with synchronous replication that an engine answers, up to the old primary's return.
 fn check_engine(record: &FailoverRecord, engine: FailoverEngine, version: &str) {
-    let of = &record.runs[0];
-    assert_eq!((of.engine, of.fault), (engine, FailoverFault::HostDeath));
-    assert!(record.engines.iter().any(|of| of.starts_with(version)), "{:?}", record.engines);
+    let run = &record.runs[0];
+    assert_eq!((run.engine, run.fault), (engine, FailoverFault::HostDeath));
+    assert!(
+        record.engines.iter().any(|engine| engine.starts_with(version)),
+        "{:?}",
+        record.engines
+    );
     assert!(!record.topologies[0].settings[0].values.is_empty(), "{:?}", record.topologies);
-    assert_eq!((of.lost, of.impossible, of.after_successor), (Some(0), Some(0), 0), "{of:?}");
-    assert!(!of.two_primaries && !of.outage_open && of.findings.is_empty(), "{of:?}");
-    assert_eq!((of.restarted_in_place, of.ended_by_hand_s), (false, None), "{of:?}");
+    assert_eq!((run.lost, run.impossible, run.after_successor), (Some(0), Some(0), 0), "{run:?}");
+    assert!(!run.two_primaries && !run.outage_open && run.findings.is_empty(), "{run:?}");
+    assert_eq!((run.restarted_in_place, run.ended_by_hand_s), (false, None), "{run:?}");
     // The engine reset it: nobody is left to confirm commits.
-    assert_eq!(of.standby_names.as_deref(), Some(""), "{of:?}");
-    let (noticed, promoted) = (of.noticed_s.unwrap(), of.promoted_s.unwrap());
-    assert!(noticed <= promoted && promoted <= of.outage_s.unwrap(), "{of:?}");
-    let rejoin = of.rejoin.as_ref().unwrap();
+    assert_eq!(run.standby_names.as_deref(), Some(""), "{run:?}");
+    let (noticed, promoted) = (run.noticed_s.unwrap(), run.promoted_s.unwrap());
+    assert!(noticed <= promoted && promoted <= run.outage_s.unwrap(), "{run:?}");
+    let rejoin = run.rejoin.as_ref().unwrap();
     assert!(rejoin.seconds.is_some() && rejoin.pages.unwrap() > 0, "{rejoin:?}");
     assert_eq!((rejoin.unsound, &rejoin.error), (Some(0), &None), "{rejoin:?}");
 }
@@ -306,9 +315,9 @@ fn patroni_replaces_a_dead_primary_and_nothing_that_waited_is_lost() {
     let scratch = Scratch::new();
     let record = host_death(&scratch, &["--engine", "patroni", "--sync", "--postgres", "15"]);
     check_engine(&record, FailoverEngine::Patroni, "Patroni ");
-    let of = &record.runs[0];
+    let run = &record.runs[0];
     // Patroni says that it is the primary when it has the lock, and promotes then.
-    assert!(of.routed_s.unwrap() <= of.outage_s.unwrap(), "{of:?}");
+    assert!(run.routed_s.unwrap() <= run.outage_s.unwrap(), "{run:?}");
     scratch.assert_empty();
 }
 
@@ -329,11 +338,11 @@ fn without_an_engine_the_outage_is_a_bound_and_losses_are_judged() {
     let scratch = Scratch::new();
     let options = ["--engine", "none", "--sync", "--fault", "host-death,switchover"];
     let record = host_death(&scratch, &options);
-    let of = &record.runs[0];
-    assert_eq!((of.engine, of.lost, of.impossible), (FailoverEngine::None, Some(0), Some(0)));
-    let by_hand = of.ended_by_hand_s.unwrap();
-    assert!(of.outage_s.unwrap() >= by_hand && of.findings.is_empty(), "{of:?}");
-    assert_eq!(of.rejoin.as_ref().unwrap().unsound, Some(0), "{of:?}");
+    let item = &record.runs[0];
+    assert_eq!((item.engine, item.lost, item.impossible), (FailoverEngine::None, Some(0), Some(0)));
+    let by_hand = item.ended_by_hand_s.unwrap();
+    assert!(item.outage_s.unwrap() >= by_hand && item.findings.is_empty(), "{item:?}");
+    assert_eq!(item.rejoin.as_ref().unwrap().unsound, Some(0), "{item:?}");
     // Nobody hands over by plan, and that is said.
     let [skipped] = &record.skipped[..] else { panic!("{record:?}") };
     assert_eq!(skipped.engine, Some(FailoverEngine::None));
@@ -359,25 +368,25 @@ fn partition(scratch: &Scratch, options: &[&str], status: i32) -> FailoverRun {
     assert_eq!(ran.status, Some(status), "{ran:?}");
     let mut record: FailoverRecord = serde_json::from_str(&ran.stdout).unwrap();
     assert!(record.complete && record.skipped.is_empty(), "{record:?}");
-    let of = record.runs.pop().unwrap();
-    assert_eq!((of.fault, of.impossible), (FailoverFault::Partition, Some(0)), "{of:?}");
-    let sides = &of.partition.as_ref().unwrap().sides;
-    let [primary, standby] = &sides[..] else { panic!("{of:?}") };
+    let run = record.runs.pop().unwrap();
+    assert_eq!((run.fault, run.impossible), (FailoverFault::Partition, Some(0)), "{run:?}");
+    let sides = &run.partition.as_ref().unwrap().sides;
+    let [primary, standby] = &sides[..] else { panic!("{run:?}") };
     assert_eq!((&*primary.name, &*standby.name), ("primary's side", "standby's side"));
-    assert_eq!((primary.clients, standby.clients), (2, 2), "{of:?}");
+    assert_eq!((primary.clients, standby.clients), (2, 2), "{run:?}");
     // All clients were served again; what was acknowledged by the new primary stays. What the old one
     // acknowledged to a client of the other side as the cut came may be lost: one for each of them.
-    assert!(!primary.outage_open && !standby.outage_open, "{of:?}");
+    assert!(!primary.outage_open && !standby.outage_open, "{run:?}");
     let lost = [primary.lost.unwrap(), standby.lost.unwrap()];
-    assert!(lost[1] <= u64::from(standby.clients), "{of:?}");
-    assert_eq!(of.lost, Some(lost[0] + lost[1]), "{of:?}");
-    of
+    assert!(lost[1] <= u64::from(standby.clients), "{run:?}");
+    assert_eq!(run.lost, Some(lost[0] + lost[1]), "{run:?}");
+    run
 }
 
 /// The standby was promoted, and the old primary is its standby.
-fn check_return(of: &FailoverRun) {
-    assert!(of.promoted_s.is_some() && !of.two_primaries, "{of:?}");
-    let rejoin = of.rejoin.as_ref().unwrap();
+fn check_return(run: &FailoverRun) {
+    assert!(run.promoted_s.is_some() && !run.two_primaries, "{run:?}");
+    let rejoin = run.rejoin.as_ref().unwrap();
     assert_eq!((rejoin.unsound, &rejoin.error), (Some(0), &None), "{rejoin:?}");
 }
 
@@ -387,15 +396,15 @@ fn patroni_ends_a_primary_that_is_cut_off_before_it_promotes_and_loses_what_was_
         return;
     }
     let scratch = Scratch::new();
-    let of = partition(&scratch, &["--engine", "patroni", "--postgres", "15"], 0);
-    check_return(&of);
-    let parted = of.partition.as_ref().unwrap();
-    assert_eq!((parted.two_primaries_s, parted.ended_by_hand), (Some(0.0), false), "{of:?}");
-    assert!(parted.old_primary_ended_s < of.promoted_s, "{of:?}");
+    let item = partition(&scratch, &["--engine", "patroni", "--postgres", "15"], 0);
+    check_return(&item);
+    let parted = item.partition.as_ref().unwrap();
+    assert_eq!((parted.two_primaries_s, parted.ended_by_hand), (Some(0.0), false), "{item:?}");
+    assert!(parted.old_primary_ended_s < item.promoted_s, "{item:?}");
     // Nobody confirmed what was acknowledged on the primary's side meanwhile.
-    assert!(of.lost > Some(0) && of.after_successor == 0, "{of:?}");
+    assert!(item.lost > Some(0) && item.after_successor == 0, "{item:?}");
     let demoted = |step: &JudgedEvent| step.what.contains("node1: demoting self");
-    assert!(of.steps.iter().any(demoted), "{:?}", of.steps);
+    assert!(item.steps.iter().any(demoted), "{:?}", item.steps);
     scratch.assert_empty();
 }
 
@@ -406,9 +415,9 @@ fn patroni_loses_nothing_in_a_partition_if_commits_wait() {
     }
     let scratch = Scratch::new();
     let options = ["--engine", "patroni", "--postgres", "15", "--sync"];
-    let of = partition(&scratch, &options, 0);
-    check_return(&of);
-    assert_eq!((of.lost, &of.findings[..]), (Some(0), &[][..]), "{of:?}");
+    let item = partition(&scratch, &options, 0);
+    check_return(&item);
+    assert_eq!((item.lost, &item.findings[..]), (Some(0), &[][..]), "{item:?}");
     scratch.assert_empty();
 }
 
@@ -421,9 +430,13 @@ fn patroni_does_nothing_about_a_link_that_is_cut_beside_etcd() {
     // Etcd sees both servers.
     let options = ["--engine", "patroni", "--postgres", "15", "--fault", "link-cut"];
     let record = host_death(&scratch, &options);
-    let of = &record.runs[0];
-    assert_eq!((of.fault, of.promoted_s), (FailoverFault::LinkCut, None), "{of:?}");
-    assert_eq!((of.lost, of.outage_open, &of.findings[..]), (Some(0), false, &[][..]), "{of:?}");
+    let run = &record.runs[0];
+    assert_eq!((run.fault, run.promoted_s), (FailoverFault::LinkCut, None), "{run:?}");
+    assert_eq!(
+        (run.lost, run.outage_open, &run.findings[..]),
+        (Some(0), false, &[][..]),
+        "{run:?}"
+    );
     scratch.assert_empty();
 }
 
@@ -433,14 +446,17 @@ fn pg_auto_failover_has_two_primaries_in_a_partition() {
         return;
     }
     let scratch = Scratch::new();
-    let of = partition(&scratch, &["--engine", "pg_auto_failover", "--postgres", "15"], 1);
-    check_return(&of);
-    let parted = of.partition.as_ref().unwrap();
+    let item = partition(&scratch, &["--engine", "pg_auto_failover", "--postgres", "15"], 1);
+    check_return(&item);
+    let parted = item.partition.as_ref().unwrap();
     // The keeper ends it, be it after the partition.
-    assert!(parted.two_primaries_s > Some(0.0) && !parted.ended_by_hand, "{of:?}");
-    assert!(parted.old_primary_ended_s.is_some(), "{of:?}");
-    assert!(of.after_successor > 0 && of.lost >= Some(of.after_successor), "{of:?}");
-    assert!(of.findings.iter().any(|of| of.starts_with("two primaries for")), "{of:?}");
+    assert!(parted.two_primaries_s > Some(0.0) && !parted.ended_by_hand, "{item:?}");
+    assert!(parted.old_primary_ended_s.is_some(), "{item:?}");
+    assert!(item.after_successor > 0 && item.lost >= Some(item.after_successor), "{item:?}");
+    assert!(
+        item.findings.iter().any(|finding| finding.starts_with("two primaries for")),
+        "{item:?}"
+    );
     scratch.assert_empty();
 }
 
@@ -450,14 +466,14 @@ fn repmgr_has_two_primaries_in_a_partition_until_an_administrator_comes() {
         return;
     }
     let scratch = Scratch::new();
-    let of = partition(&scratch, &["--sync"], 1);
-    check_return(&of);
-    let parted = of.partition.as_ref().unwrap();
-    assert!(parted.two_primaries_s > Some(0.0) && parted.ended_by_hand, "{of:?}");
+    let item = partition(&scratch, &["--sync"], 1);
+    check_return(&item);
+    let parted = item.partition.as_ref().unwrap();
+    assert!(parted.two_primaries_s > Some(0.0) && parted.ended_by_hand, "{item:?}");
     // Nobody confirmed what the old primary committed, so clients were told of none of it.
-    assert_eq!((of.lost, of.after_successor), (Some(0), 0), "{of:?}");
+    assert_eq!((item.lost, item.after_successor), (Some(0), 0), "{item:?}");
     let routed = |step: &JudgedEvent| step.what == "administrator routed";
-    assert!(of.steps.iter().any(routed), "{:?}", of.steps);
+    assert!(item.steps.iter().any(routed), "{:?}", item.steps);
     scratch.assert_empty();
 }
 
@@ -467,21 +483,25 @@ fn a_witness_keeps_one_primary_in_a_partition() {
         return;
     }
     let scratch = Scratch::new();
-    let of = partition(&scratch, &["--witness"], 0);
-    assert_eq!((of.promoted_s, of.lost, of.after_successor), (None, Some(0), 0), "{of:?}");
-    assert_eq!(of.partition.as_ref().unwrap().two_primaries_s, None, "{of:?}");
+    let item = partition(&scratch, &["--witness"], 0);
+    assert_eq!((item.promoted_s, item.lost, item.after_successor), (None, Some(0), 0), "{item:?}");
+    assert_eq!(item.partition.as_ref().unwrap().two_primaries_s, None, "{item:?}");
     scratch.assert_empty();
 }
 
 #[test]
 fn without_an_engine_the_standbys_side_waits_until_the_partition_is_healed() {
     let scratch = Scratch::new();
-    let of = partition(&scratch, &["--engine", "none"], 0);
-    let parted = of.partition.as_ref().unwrap();
-    assert_eq!((of.lost, parted.two_primaries_s, &of.rejoin), (Some(0), None, &None), "{of:?}");
-    let [primary, standby] = &parted.sides[..] else { panic!("{of:?}") };
-    assert!(primary.acknowledged > standby.acknowledged, "{of:?}");
-    assert!(standby.outage_s > parted.healed_s, "{of:?}");
+    let item = partition(&scratch, &["--engine", "none"], 0);
+    let parted = item.partition.as_ref().unwrap();
+    assert_eq!(
+        (item.lost, parted.two_primaries_s, &item.rejoin),
+        (Some(0), None, &None),
+        "{item:?}"
+    );
+    let [primary, standby] = &parted.sides[..] else { panic!("{item:?}") };
+    assert!(primary.acknowledged > standby.acknowledged, "{item:?}");
+    assert!(standby.outage_s > parted.healed_s, "{item:?}");
     scratch.assert_empty();
 }
 
@@ -501,9 +521,9 @@ fn what_an_engine_does_not_have_is_refused_with_a_hint() {
     assert!(floor.contains("patroni has none of these --settings"), "{floor}");
     assert!(floor.contains("hint: it has default and fast"), "{floor}");
     let library = "pgautofailover.so";
-    let without = installed()
-        .into_iter()
-        .find(|of| !of.bin.parent().is_some_and(|place| place.join("lib").join(library).is_file()));
+    let without = installed().into_iter().find(|installed| {
+        !installed.bin.parent().is_some_and(|place| place.join("lib").join(library).is_file())
+    });
     if let (Some(server), true) = (without, has_engine("pg_auto_failover")) {
         let server = server.bin.display().to_string();
         let missing = refused(&["--quick", "--engine", "pg_auto_failover", "--postgres", &server]);

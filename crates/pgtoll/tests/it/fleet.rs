@@ -24,10 +24,10 @@ pub(crate) struct Backups {
 
 impl Backups {
     pub(crate) fn make(scratch: &Scratch, guard: &mut Guard) -> Self {
-        Self::of(scratch, guard, true)
+        Self::new(scratch, guard, true)
     }
 
-    fn of(scratch: &Scratch, guard: &mut Guard, has_checksums: bool) -> Self {
+    fn new(scratch: &Scratch, guard: &mut Guard, has_checksums: bool) -> Self {
         let server = server();
         let cluster = Cluster::init(guard, &server, "fleet", has_checksums).unwrap();
         let settings = [("fsync", "off"), ("wal_level", "replica"), ("max_wal_senders", "4")];
@@ -280,7 +280,7 @@ fn a_fleets_answer_does_not_depend_on_the_number_of_shards() {
     assert_eq!(expected["sound"], 2, "{expected:#}");
     assert_eq!(expected["backups"][0]["failures"], 1, "{expected:#}");
     let outcomes: Vec<&Value> =
-        expected["backups"].as_array().unwrap().iter().map(|of| &of["outcome"]).collect();
+        expected["backups"].as_array().unwrap().iter().map(|array| &array["outcome"]).collect();
     let words = ["findings", "unverified", "refused", "refused", "sound", "sound"];
     assert_eq!(outcomes, words);
     let again = said(&server, &["fleet", "run", "s3://ops/w/", "--all"], 0);
@@ -320,7 +320,7 @@ fn a_plans_core_hours_are_of_the_record_that_it_names() {
             json(&said(&server, &[&plan[..], words, &["--json"]].concat(), 0))["estimate"].clone();
         let range = &estimate["core_hours_range"];
         let values = [&range["lowest"], &estimate["core_hours"], &range["highest"]];
-        values.map(|of| of.as_f64().unwrap())
+        values.map(|value| value.as_f64().unwrap())
     };
     let built_in = hours(&[]);
     assert!(built_in.is_sorted() && built_in[0] > 0.0, "{built_in:?}");
@@ -395,7 +395,7 @@ fn backups_in_parts_have_the_answer_of_whole_ones() {
     let (scratch, other) = (Scratch::new(), Scratch::new());
     let backups = Backups::make(&scratch, &mut scratch.guard());
     // A part has no control file, and its pages look wrong until the one that has it was asked.
-    let plain = Backups::of(&other, &mut other.guard(), false);
+    let plain = Backups::new(&other, &mut other.guard(), false);
     let server = ObjectServer::start();
     put_in_parts(&server, "sound", &backups.sound);
     put_in_parts(&server, "damaged", &backups.damaged);
@@ -465,7 +465,8 @@ fn a_shard_that_cannot_read_says_so_and_goes_on_when_it_is_run_again() {
     assert!(shown.starts_with("1 backup, "), "{shown}");
     // A result that was cut short makes that backup unverified.
     let results = fs::read_dir(scratch.path("units")).unwrap().map(|entry| entry.unwrap().path());
-    let result = results.filter(|path| path.extension().is_some_and(|of| of == "json"));
+    let result =
+        results.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
     result.for_each(|path| fs::write(path, b"{").unwrap());
     let table = said(&server, &["fleet", "merge", &planned], 2).stdout;
     assert!(table.contains("is not a result of pgtoll"), "{table}");

@@ -258,7 +258,9 @@ fn check_damage(record: &Value, expected: &[(&str, &str, u64)]) {
     let relations = record["relations"].as_array().unwrap();
     let mut found: Vec<(&str, u64)> = relations
         .iter()
-        .map(|of| (of["name"]["relation"].as_str().unwrap(), of["failures"].as_u64().unwrap()))
+        .map(|relation| {
+            (relation["name"]["relation"].as_str().unwrap(), relation["failures"].as_u64().unwrap())
+        })
         .collect();
     found.sort_unstable();
     let mut expected: Vec<(&str, u64)> =
@@ -324,7 +326,7 @@ fn check_fleet(moto: &MotoServer) {
     moto.said(&["fleet", "run", &alone, "--all"], 0);
     let expected = merged(&alone);
     let backups = expected["backups"].as_array().unwrap().iter();
-    let outcomes: Vec<&str> = backups.map(|of| of["outcome"].as_str().unwrap()).collect();
+    let outcomes: Vec<&str> = backups.map(|backup| backup["outcome"].as_str().unwrap()).collect();
     // Of the first ones one was damaged in the store, and one can no longer be unpacked.
     let words = ["findings", "findings", "findings", "findings", "unverified", "sound"];
     assert_eq!(outcomes, words, "{expected:#}");

@@ -14,7 +14,7 @@ const VARIABLES: [&str; 3] = ["AWS_", "AZURE_", "GOOGLE_"];
 fn command(variables: &[(&str, String)], words: &[&str]) -> Command {
     let mut command = pgtoll();
     for (name, _) in std::env::vars_os() {
-        if VARIABLES.iter().any(|of| name.to_string_lossy().starts_with(of)) {
+        if VARIABLES.iter().any(|variable| name.to_string_lossy().starts_with(variable)) {
             command.env_remove(name);
         }
     }

@@ -24,7 +24,7 @@ fn said(words: &[&str], status: i32) -> Ran {
 fn results(scratch: &Scratch, ending: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(scratch.path("units")).into_iter().flatten();
     let paths = entries.map(|entry| entry.unwrap().path());
-    paths.filter(|path| path.extension().is_some_and(|of| of == ending)).collect()
+    paths.filter(|path| path.extension().is_some_and(|extension| extension == ending)).collect()
 }
 
 /// Runs a plan's first backup, which is short, and ends it in the second one, which would take a minute.

@@ -18,7 +18,7 @@ fn manifests() -> Vec<Value> {
 }
 
 fn named<'a>(all: &'a [Value], kind: &str, name: &str) -> &'a Value {
-    let is_it = |of: &&Value| of["kind"] == kind && of["metadata"]["name"] == name;
+    let is_it = |value: &&Value| value["kind"] == kind && value["metadata"]["name"] == name;
     all.iter().find(is_it).unwrap()
 }
 

@@ -57,7 +57,7 @@ impl Source {
 
     /// Backs up, with these settings of pgBackRest.
     fn back_up(&self, guard: &mut Guard, repository: &Path, settings: &[&str], kind: &str) {
-        let path = |name: &str, of: &Path| format!("--{name}={}", of.display());
+        let path = |name: &str, path: &Path| format!("--{name}={}", path.display());
         let lock = repository.with_extension("lock");
         let common = [path("repo1-path", repository), path("lock-path", &lock)];
         let common: Vec<&str> = common.iter().map(String::as_str).collect();
@@ -164,7 +164,7 @@ fn check_store_damage(server: &ObjectServer, (name, repository): &(String, PathB
     let url = format!("s3://b/{name}");
     let record = json(&said(server, &["verify", &url, "--backup", full, "--json"], 1));
     let files = record["files"].as_array().unwrap();
-    assert!(!files.is_empty() && files.iter().all(|of| of["kind"] == "checksum"), "{record:#}");
+    assert!(!files.is_empty() && files.iter().all(|file| file["kind"] == "checksum"), "{record:#}");
     let notes = record["notes"].to_string();
     assert!(notes.contains("were damaged in the repository"), "{record:#}");
     // One that is not there, or is cut, is named before anything is read.

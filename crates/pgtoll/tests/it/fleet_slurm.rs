@@ -18,8 +18,9 @@ const DAMAGED: [usize; 3] = [2, 11, 23];
 /// Whether there can be a Slurm of our own.
 #[expect(clippy::print_stderr, reason = "tells why nothing was tested")]
 fn is_possible() -> bool {
-    let has =
-        |name: &str| ["/usr/sbin", "/usr/bin"].iter().any(|of| Path::new(of).join(name).exists());
+    let has = |name: &str| {
+        ["/usr/sbin", "/usr/bin"].iter().any(|item| Path::new(item).join(name).exists())
+    };
     let missing: Vec<&str> = ["munged", "slurmctld", "slurmd", "sbatch", "unshare", "ip"]
         .into_iter()
         .filter(|name| !has(name))

@@ -20,8 +20,11 @@ fn started(guard: &mut Guard, server: &Installation) -> (Cluster, i32) {
 }
 
 fn dsn(cluster: &Cluster) -> String {
-    let of = cluster.environment();
-    format!("host={} port={} user={} dbname=postgres", of["PGHOST"], of["PGPORT"], of["PGUSER"])
+    let environment = cluster.environment();
+    format!(
+        "host={} port={} user={} dbname=postgres",
+        environment["PGHOST"], environment["PGPORT"], environment["PGUSER"]
+    )
 }
 
 /// A run of two seconds, with more arguments.
@@ -59,15 +62,15 @@ fn schemas(cluster: &Cluster) -> Vec<String> {
     rows.iter().map(|row| row.text("nspname").unwrap().to_owned()).collect()
 }
 
-fn check_nothing_lost(of: &JudgeRecord) {
-    let verdict = of.verdict.as_ref().unwrap();
-    let counts = &of.transactions;
-    assert_eq!((verdict.lost.count, verdict.ghosts.count), (0, 0), "{of:?}");
-    assert_eq!((verdict.phantoms.count, verdict.duplicates.count), (0, 0), "{of:?}");
-    assert_eq!(verdict.rows, counts.acknowledged + verdict.recovered.count, "{of:?}");
-    assert_eq!(counts.begun, counts.acknowledged + counts.failed + counts.unknown, "{of:?}");
-    assert_eq!(counts.due, counts.begun + counts.unsent, "{of:?}");
-    assert!(verdict.recovered.count <= counts.unknown, "{of:?}");
+fn check_nothing_lost(judge: &JudgeRecord) {
+    let verdict = judge.verdict.as_ref().unwrap();
+    let counts = &judge.transactions;
+    assert_eq!((verdict.lost.count, verdict.ghosts.count), (0, 0), "{judge:?}");
+    assert_eq!((verdict.phantoms.count, verdict.duplicates.count), (0, 0), "{judge:?}");
+    assert_eq!(verdict.rows, counts.acknowledged + verdict.recovered.count, "{judge:?}");
+    assert_eq!(counts.begun, counts.acknowledged + counts.failed + counts.unknown, "{judge:?}");
+    assert_eq!(counts.due, counts.begun + counts.unsent, "{judge:?}");
+    assert!(verdict.recovered.count <= counts.unknown, "{judge:?}");
 }
 
 #[test]
@@ -79,20 +82,23 @@ fn an_undisturbed_server_loses_nothing_and_keeps_nothing() {
         let history = scratch.path("history.edn");
         let ran = run(&mut judge(&cluster, &["--history", history.to_str().unwrap()]));
         assert_eq!(ran.status, Some(0), "{ran:?}");
-        let of = record(&ran);
-        check_nothing_lost(&of);
-        assert_eq!((of.transactions.failed, of.transactions.unknown), (0, 0), "{of:?}");
-        assert!(of.findings.is_empty() && of.ended.is_none() && of.journal.is_none(), "{of:?}");
-        let [node] = &of.nodes[..] else { panic!("{of:?}") };
-        assert_eq!((node.identity.timeline, node.deposed), (Some(1), false), "{of:?}");
-        assert_eq!(node.acknowledged, of.transactions.acknowledged, "{of:?}");
-        assert_eq!(of.verdict.as_ref().unwrap().read_on, node.identity, "{of:?}");
-        assert!(of.clients.iter().all(|client| client.healed_s.is_some()), "{of:?}");
-        assert!(!of.outage.as_ref().unwrap().open, "{of:?}");
-        let reads = of.reads.as_ref().unwrap();
-        assert!(reads.reads > 0 && reads.stale == 0 && reads.backwards == 0, "{of:?}");
+        let record = record(&ran);
+        check_nothing_lost(&record);
+        assert_eq!((record.transactions.failed, record.transactions.unknown), (0, 0), "{record:?}");
+        assert!(
+            record.findings.is_empty() && record.ended.is_none() && record.journal.is_none(),
+            "{record:?}"
+        );
+        let [node] = &record.nodes[..] else { panic!("{record:?}") };
+        assert_eq!((node.identity.timeline, node.deposed), (Some(1), false), "{record:?}");
+        assert_eq!(node.acknowledged, record.transactions.acknowledged, "{record:?}");
+        assert_eq!(record.verdict.as_ref().unwrap().read_on, node.identity, "{record:?}");
+        assert!(record.clients.iter().all(|client| client.healed_s.is_some()), "{record:?}");
+        assert!(!record.outage.as_ref().unwrap().open, "{record:?}");
+        let reads = record.reads.as_ref().unwrap();
+        assert!(reads.reads > 0 && reads.stale == 0 && reads.backwards == 0, "{record:?}");
         assert_eq!(schemas(&cluster), [""; 0]);
-        check_history(&history, &of);
+        check_history(&history, &record);
         fs::remove_file(&history).unwrap();
         cluster.stop(&mut guard, StopMode::Fast).unwrap();
         cluster.remove(&mut guard).unwrap();
@@ -100,17 +106,20 @@ fn an_undisturbed_server_loses_nothing_and_keeps_nothing() {
 }
 
 /// An operation for each begin and each end, then the read.
-fn check_history(path: &Path, of: &JudgeRecord) {
+fn check_history(path: &Path, judge: &JudgeRecord) {
     let text = fs::read_to_string(path).unwrap();
-    let counts = &of.transactions;
+    let counts = &judge.transactions;
     let lines = |what: &str| text.lines().filter(|line| line.contains(what)).count() as u64;
     assert_eq!(lines(":type :invoke, :process"), counts.begun + 1);
     assert_eq!(lines(":type :ok"), counts.acknowledged + 1);
     let read = text.lines().last().unwrap();
     let (_, values) = read.split_once(":value [").unwrap();
-    let values: Vec<u64> =
-        values.trim_end_matches("]}").split_whitespace().map(|of| of.parse().unwrap()).collect();
-    assert_eq!(values.len() as u64, of.verdict.as_ref().unwrap().rows);
+    let values: Vec<u64> = values
+        .trim_end_matches("]}")
+        .split_whitespace()
+        .map(|word| word.parse().unwrap())
+        .collect();
+    assert_eq!(values.len() as u64, judge.verdict.as_ref().unwrap().rows);
 }
 
 const PLANT: &str = "
@@ -139,26 +148,26 @@ fn planted_losses_duplicates_and_strangers_are_found_exactly() {
         let fault = psql(&cluster, PLANT);
         let ran = run(&mut judge(&cluster, &["--fault", &fault, "--fault-at", "1s"]));
         assert_eq!(ran.status, Some(1), "{ran:?}");
-        let of = record(&ran);
-        let fault = of.fault.as_ref().unwrap();
-        assert!(fault.success && fault.ended_s > Some(fault.began_s), "{of:?}");
+        let record = record(&ran);
+        let fault = record.fault.as_ref().unwrap();
+        assert!(fault.success && fault.ended_s > Some(fault.began_s), "{record:?}");
         let planted: BTreeMap<&str, u64> = fault
             .output
             .lines()
             .filter_map(|line| line.split_once('|'))
             .map(|(name, count)| (name, count.parse().unwrap()))
             .collect();
-        let verdict = of.verdict.as_ref().unwrap();
+        let verdict = record.verdict.as_ref().unwrap();
         // A row with another payload is not the transaction's.
-        assert_eq!(planted["changed"], 2, "{of:?}");
-        assert!(planted["lost"] > 0, "{of:?}");
-        assert_eq!(verdict.lost.count, planted["lost"] + 2, "{of:?}");
-        assert_eq!(verdict.phantoms.count, planted["phantoms"] + 2, "{of:?}");
-        assert_eq!((verdict.duplicates.count, planted["duplicates"]), (7, 7), "{of:?}");
-        assert_eq!(verdict.ghosts.count, 0, "{of:?}");
+        assert_eq!(planted["changed"], 2, "{record:?}");
+        assert!(planted["lost"] > 0, "{record:?}");
+        assert_eq!(verdict.lost.count, planted["lost"] + 2, "{record:?}");
+        assert_eq!(verdict.phantoms.count, planted["phantoms"] + 2, "{record:?}");
+        assert_eq!((verdict.duplicates.count, planted["duplicates"]), (7, 7), "{record:?}");
+        assert_eq!(verdict.ghosts.count, 0, "{record:?}");
         let lost = &verdict.lost;
         assert_eq!((lost.by_deposed, lost.before_fault + lost.by_survivor), (0, lost.count));
-        assert!(lost.examples.iter().all(|of| of.node == Some(0)), "{lost:?}");
+        assert!(lost.examples.iter().all(|example| example.node == Some(0)), "{lost:?}");
         assert_eq!(schemas(&cluster), [""; 0]);
         cluster.stop(&mut guard, StopMode::Fast).unwrap();
         cluster.remove(&mut guard).unwrap();
@@ -182,14 +191,14 @@ fn a_crash_leaves_unknowns_that_are_told_apart_and_loses_nothing() {
         let (stdout, stderr) = (text(output.stdout), text(output.stderr));
         let ran = Ran { status: output.status.code(), stdout, stderr };
         assert_eq!(ran.status, Some(0), "{ran:?}");
-        let of = record(&ran);
-        check_nothing_lost(&of);
-        assert!(of.transactions.failed > 0, "{of:?}");
-        assert!(!of.errors.is_empty(), "{of:?}");
-        let [before, after] = &of.nodes[..] else { panic!("{of:?}") };
+        let record = record(&ran);
+        check_nothing_lost(&record);
+        assert!(record.transactions.failed > 0, "{record:?}");
+        assert!(!record.errors.is_empty(), "{record:?}");
+        let [before, after] = &record.nodes[..] else { panic!("{record:?}") };
         assert_ne!(before.identity.started, after.identity.started);
-        assert!(!before.deposed && before.last_s < after.first_s, "{of:?}");
-        assert!(of.clients.iter().all(|client| client.line.contains('e')), "{of:?}");
+        assert!(!before.deposed && before.last_s < after.first_s, "{record:?}");
+        assert!(record.clients.iter().all(|client| client.line.contains('e')), "{record:?}");
         cluster.stop(&mut guard, StopMode::Fast).unwrap();
         cluster.remove(&mut guard).unwrap();
     }
@@ -207,12 +216,12 @@ fn terminated_sessions_are_errors_and_no_losses() {
     let there = dsn(&cluster);
     let ran = run(&mut judge(&cluster, &["--fault", &fault, "--read-dsn", &there]));
     assert_eq!(ran.status, Some(0), "{ran:?}");
-    let of = record(&ran);
-    check_nothing_lost(&of);
-    assert!(of.transactions.failed + of.transactions.unknown > 0, "{of:?}");
-    assert!(of.errors.iter().any(|error| error.code == "57P01"), "{of:?}");
-    let probe = of.reads.as_ref().unwrap().long_fork.as_ref().unwrap();
-    assert!(probe.pairs > 0 && probe.forks == 0, "{of:?}");
+    let record = record(&ran);
+    check_nothing_lost(&record);
+    assert!(record.transactions.failed + record.transactions.unknown > 0, "{record:?}");
+    assert!(record.errors.iter().any(|error| error.code == "57P01"), "{record:?}");
+    let probe = record.reads.as_ref().unwrap().long_fork.as_ref().unwrap();
+    assert!(probe.pairs > 0 && probe.forks == 0, "{record:?}");
     cluster.stop(&mut guard, StopMode::Fast).unwrap();
 }
 
@@ -252,10 +261,13 @@ fn a_cancelled_wait_for_standbys_is_a_class_of_its_own() {
         let fault = psql(&cluster, CANCEL_SYNC_WAITS);
         let ran = run(&mut judge(&cluster, &["--fault", &fault]));
         assert_eq!(ran.status, Some(0), "{ran:?}");
-        let of = record(&ran);
-        check_nothing_lost(&of);
-        assert!(of.transactions.unreplicated >= 4, "{of:?}");
-        assert!(of.notes.iter().any(|note| note.contains("standbys were not awaited")), "{of:?}");
+        let record = record(&ran);
+        check_nothing_lost(&record);
+        assert!(record.transactions.unreplicated >= 4, "{record:?}");
+        assert!(
+            record.notes.iter().any(|note| note.contains("standbys were not awaited")),
+            "{record:?}"
+        );
         cluster.stop(&mut guard, StopMode::Fast).unwrap();
         cluster.remove(&mut guard).unwrap();
     }
@@ -283,10 +295,10 @@ fn a_run_that_is_killed_is_judged_from_its_journals() {
     };
     let ran = conclude();
     assert_eq!(ran.status, Some(2), "{ran:?}");
-    let of = record(&ran);
-    check_nothing_lost(&of);
-    assert_eq!(of.ended.as_deref(), Some("pgtoll itself was killed"));
-    assert!(of.transactions.acknowledged > 0, "{of:?}");
+    let record = record(&ran);
+    check_nothing_lost(&record);
+    assert_eq!(record.ended.as_deref(), Some("pgtoll itself was killed"));
+    assert!(record.transactions.acknowledged > 0, "{record:?}");
     assert_eq!(schemas(&cluster), [""; 0]);
     let ran = conclude();
     assert_eq!(ran.status, Some(2), "{ran:?}");
@@ -304,9 +316,9 @@ fn a_signal_ends_the_run_with_a_verdict_and_without_leftovers() {
         &["--fault", "kill -INT $PPID", "--for", "1h", "--fault-at", "1s"],
     ));
     assert_eq!(ran.status, Some(2), "{ran:?}");
-    let of = record(&ran);
-    check_nothing_lost(&of);
-    assert_eq!(of.ended.as_deref(), Some("interrupted by SIGINT"));
+    let record = record(&ran);
+    check_nothing_lost(&record);
+    assert_eq!(record.ended.as_deref(), Some("interrupted by SIGINT"));
     assert_eq!(schemas(&cluster), [""; 0]);
     cluster.stop(&mut guard, StopMode::Fast).unwrap();
 }
@@ -344,15 +356,15 @@ fn a_server_that_stays_away_cannot_be_judged_yet() {
     let ran = run(&mut judge(&cluster, &["--fault", &stop, "--heal", "1s", "--journal", journal]));
     // That no client was served again is a finding, whatever became of the transactions.
     assert_eq!(ran.status, Some(1), "{ran:?}");
-    let of = record(&ran);
-    assert!(of.verdict.is_none() && of.outage.as_ref().unwrap().open, "{of:?}");
-    assert_eq!(of.findings, ["4 clients were not served again within 1 s"]);
-    assert!(of.notes.iter().any(|note| note.contains("could not be read")), "{of:?}");
+    let item = record(&ran);
+    assert!(item.verdict.is_none() && item.outage.as_ref().unwrap().open, "{item:?}");
+    assert_eq!(item.findings, ["4 clients were not served again within 1 s"]);
+    assert!(item.notes.iter().any(|note| note.contains("could not be read")), "{item:?}");
     cluster.start(&mut guard).unwrap();
     let ran =
         run(pgtoll().args(["lab", "judge", "--dsn", &dsn(&cluster), "--from", journal, "--json"]));
-    let of = record(&ran);
-    check_nothing_lost(&of);
+    let record = record(&ran);
+    check_nothing_lost(&record);
     assert_eq!(schemas(&cluster), [""; 0]);
     cluster.stop(&mut guard, StopMode::Fast).unwrap();
 }
@@ -380,12 +392,12 @@ fn clients_of_a_frozen_server_hang_and_are_not_awaited_for_ever() {
     let ran =
         run(&mut judge(&cluster, &["--fault", &freeze, "--heal", "1s", "--journal", journal]));
     assert_eq!(ran.status, Some(1), "{ran:?}");
-    let of = record(&ran);
-    assert_eq!(of.findings, ["4 clients were not served again within 1 s"]);
+    let item = record(&ran);
+    assert_eq!(item.findings, ["4 clients were not served again within 1 s"]);
     // A client that connects again instead is refused after a time-out.
-    assert!(of.transactions.hung > 0, "{of:?}");
-    assert!(of.clients.iter().filter(|client| client.hung).all(|client| client.unknown > 0));
-    assert!(of.clients.iter().all(|client| client.outage.as_ref().unwrap().open), "{of:?}");
+    assert!(item.transactions.hung > 0, "{item:?}");
+    assert!(item.clients.iter().filter(|client| client.hung).all(|client| client.unknown > 0));
+    assert!(item.clients.iter().all(|client| client.outage.as_ref().unwrap().open), "{item:?}");
     drop(frozen);
     let ran =
         run(pgtoll().args(["lab", "judge", "--dsn", &dsn(&cluster), "--from", journal, "--json"]));

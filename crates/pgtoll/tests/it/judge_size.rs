@@ -34,17 +34,17 @@ fn a_million_transactions_take_no_more_memory_than_some_thousands() {
     cluster.configure(&mut guard, &settings.into()).unwrap();
     cluster.start(&mut guard).unwrap();
     let journal = scratch.path("journal");
-    let (of, load_peak) = written(&cluster, &journal);
+    let (item, load_peak) = written(&cluster, &journal);
     plant(&cluster);
     let mut command = pgtoll();
     command.args(["lab", "judge", "--json", "--dsn", &dsn(&cluster), "--from"]).arg(&journal);
     let (record, peak) = judged(&mut command, &scratch.path("record.json"));
     println!(
-        "{of} transactions: peak {load_peak} KiB while they were written, {peak} KiB while they were \
+        "{item} transactions: peak {load_peak} KiB while they were written, {peak} KiB while they were \
          judged"
     );
     let verdict = record.verdict.as_ref().unwrap();
-    assert!(verdict.rows >= of - 64, "{verdict:?}");
+    assert!(verdict.rows >= item - 64, "{verdict:?}");
     assert_eq!((verdict.lost.count, verdict.ghosts.count), (7, 0), "{verdict:?}");
     assert_eq!((verdict.duplicates.count, verdict.phantoms.count), (3, 2), "{verdict:?}");
     assert!(load_peak < PEAK_KIB && peak < PEAK_KIB, "{load_peak} {peak}");
@@ -83,7 +83,7 @@ fn written(cluster: &Cluster, journal: &Path) -> (u64, u64) {
 fn journal_bytes(directory: &Path) -> u64 {
     let files = fs::read_dir(directory).into_iter().flatten().flatten();
     let journals = files.filter(|file| file.file_name().to_string_lossy().ends_with(".journal"));
-    journals.map(|file| file.metadata().map_or(0, |of| of.len())).sum()
+    journals.map(|file| file.metadata().map_or(0, |metadata| metadata.len())).sum()
 }
 
 /// `VmHWM`: the most resident memory so far.

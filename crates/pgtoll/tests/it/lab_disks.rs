@@ -39,10 +39,10 @@ fn a_full_wal_volume_ends_the_primary_and_the_standby_takes_over() {
         .arg(scratch.work()));
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let record: FailoverRecord = serde_json::from_str(&ran.stdout).unwrap();
-    let of = &record.runs[0];
-    assert_eq!((of.fault, of.lost, of.impossible), (FailoverFault::WalFull, Some(0), Some(0)));
-    assert!(of.promoted_s.is_some() && !of.two_primaries, "{of:?}");
-    let rejoin = of.rejoin.as_ref().unwrap();
+    let run = &record.runs[0];
+    assert_eq!((run.fault, run.lost, run.impossible), (FailoverFault::WalFull, Some(0), Some(0)));
+    assert!(run.promoted_s.is_some() && !run.two_primaries, "{run:?}");
+    let rejoin = run.rejoin.as_ref().unwrap();
     assert_eq!((rejoin.unsound, &rejoin.error), (Some(0), &None), "{rejoin:?}");
     assert!(rejoin.steps.iter().any(|step| step.what == "volume enlarged"), "{rejoin:?}");
     scratch.assert_empty();
@@ -64,7 +64,10 @@ fn a_frozen_disk_is_noticed_by_nobody_and_thawed_however_pgtoll_ends() {
     // repmgrd's checks need no disk; clients waited until it went on, and lost nothing.
     let watched = run_with(FailoverDetector::Fast);
     assert_eq!((watched.promoted_s, watched.lost), (None, Some(0)), "{watched:?}");
-    assert!(watched.findings.iter().any(|of| of.contains("did not promote")), "{watched:?}");
+    assert!(
+        watched.findings.iter().any(|finding| finding.contains("did not promote")),
+        "{watched:?}"
+    );
     // Promoted beside it, the old primary goes on after the thaw.
     let decided = run_with(FailoverDetector::None);
     assert!(decided.promoted_s.is_some() && decided.two_primaries, "{decided:?}");
@@ -129,9 +132,9 @@ fn end(signal: Signal, mut child: Child, scratch: &Scratch) {
 fn mounted_by(pid: i32) -> (BTreeSet<PathBuf>, BTreeSet<PathBuf>) {
     let mounts = Process::new(pid).unwrap().mountinfo().unwrap();
     let of_pgtoll: Vec<_> =
-        mounts.iter().filter(|of| is_in_store(&of.mount_point)).cloned().collect();
-    let stores = of_pgtoll.iter().map(|of| of.mount_point.clone()).collect();
-    let minors = of_pgtoll.iter().filter_map(|of| of.majmin.strip_prefix("7:"));
+        mounts.iter().filter(|mount| is_in_store(&mount.mount_point)).cloned().collect();
+    let stores = of_pgtoll.iter().map(|item| item.mount_point.clone()).collect();
+    let minors = of_pgtoll.iter().filter_map(|item| item.majmin.strip_prefix("7:"));
     let devices = minors.map(|minor| format!("/sys/block/loop{minor}/loop").into()).collect();
     (stores, devices)
 }

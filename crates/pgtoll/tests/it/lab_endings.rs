@@ -77,7 +77,7 @@ fn shared_memory(directory: &Path) -> BTreeSet<PathBuf> {
 
 #[test]
 fn servers_that_an_engine_started_end_with_a_lab_that_is_killed() {
-    for engine in ["patroni", "pg_auto_failover"].into_iter().filter(|of| has_engine(of)) {
+    for engine in ["patroni", "pg_auto_failover"].into_iter().filter(|item| has_engine(item)) {
         let scratch = Scratch::new();
         let child = pgtoll()
             .args(["lab", "failover", "--quick", "--postgres", "15", "--engine", engine])
@@ -150,7 +150,8 @@ fn a_failover_lab_that_was_killed_goes_on_where_its_record_ends() {
     let after = read();
     assert!(after.complete, "{after:?}");
     // Times may differ in their last digit: they were read and written again.
-    let counted = |of: &FailoverRecord| (of.runs[0].acknowledged, of.runs[0].steps.len());
+    let counted =
+        |failover: &FailoverRecord| (failover.runs[0].acknowledged, failover.runs[0].steps.len());
     assert_eq!(counted(&after), counted(&before));
     let numbers: Vec<u32> = after.runs.iter().map(|run| run.number).collect();
     assert_eq!(numbers, [1, 2, 3]);
@@ -221,7 +222,7 @@ fn a_corruption_lab_that_was_killed_goes_on_where_its_record_ends() {
     let after = read();
     assert!(after.complete && after.spread.len() == 2, "{after:?}");
     assert_eq!(after.failovers[0].acknowledged, before.failovers[0].acknowledged);
-    let runs: Vec<u32> = after.failovers.iter().map(|of| of.run).collect();
+    let runs: Vec<u32> = after.failovers.iter().map(|failover| failover.run).collect();
     assert_eq!(runs, [1, 2, 3]);
     let again = run(&mut lab(&scratch, "corruption"));
     assert_eq!(again.status, Some(2), "{again:?}");

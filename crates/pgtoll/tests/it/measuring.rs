@@ -28,7 +28,9 @@ fn every_server_is_measured_and_nothing_stays() {
         let compared: Vec<(&str, Metric, &str)> = result
             .comparisons
             .iter()
-            .map(|of| (of.workload.as_str(), of.metric, of.arm.as_str()))
+            .map(|comparison| {
+                (comparison.workload.as_str(), comparison.metric, comparison.arm.as_str())
+            })
             // Latencies hang on how fast the machine is just now.
             .filter(|(_, metric, _)| !Metric::OF_ROUNDS.contains(metric))
             .collect();
@@ -54,8 +56,8 @@ fn record(scratch: &Scratch) -> String {
 fn check_design(run: &Run) {
     let design = &run.header.design;
     let arms = run.header.arms.len();
-    let slicings = run.header.workloads.iter().filter_map(|of| of.slicing.as_ref());
-    let blocks: u32 = slicings.map(|of| design.rounds * of.blocks_per_round).sum();
+    let slicings = run.header.workloads.iter().filter_map(|workload| workload.slicing.as_ref());
+    let blocks: u32 = slicings.map(|slicing| design.rounds * slicing.blocks_per_round).sum();
     assert_eq!(run.slices.len(), blocks as usize * arms);
     for block in run.slices.chunks(arms) {
         let positions: Vec<u32> = block.iter().map(|slice| slice.position).collect();
@@ -67,19 +69,19 @@ fn check_design(run: &Run) {
     assert!(run.slices.is_sorted_by_key(|slice| slice.start_ns));
     assert_eq!(run.end.as_ref().unwrap().status, EndStatus::Complete);
     let firsts: Vec<&Operation> =
-        run.operations.iter().filter(|of| of.workload == "first-select").collect();
+        run.operations.iter().filter(|operation| operation.workload == "first-select").collect();
     // Two repetitions, each twice in turns, and then once in one piece.
     assert_eq!(firsts.len(), (2 * 2 + 1) * arms);
     for (start, of_start) in (0..).zip(firsts.chunks(arms)) {
-        let mut names: Vec<&str> = of_start.iter().map(|of| of.arm.as_str()).collect();
+        let mut names: Vec<&str> = of_start.iter().map(|item| item.arm.as_str()).collect();
         names.sort_unstable();
         assert_eq!(names, ["checksums", "off", "twin"]);
-        assert!(of_start.iter().all(|of| of.turns.is_some() == (start < 4)), "{start}");
-        assert!(of_start.iter().all(|of| of.turns != Some(0)), "{start}");
+        assert!(of_start.iter().all(|item| item.turns.is_some() == (start < 4)), "{start}");
+        assert!(of_start.iter().all(|item| item.turns != Some(0)), "{start}");
     }
     // Writers' slices have equally many transactions, readers' are equally long.
-    let writes = run.slices.iter().filter(|of| of.workload == "writes");
-    let counts: std::collections::BTreeSet<u64> = writes.map(|of| of.transactions).collect();
+    let writes = run.slices.iter().filter(|slice| slice.workload == "writes");
+    let counts: std::collections::BTreeSet<u64> = writes.map(|write| write.transactions).collect();
     assert_eq!(counts.len(), 1);
 }
 
@@ -88,8 +90,8 @@ fn check_rounds(run: &Run) {
     for round in &run.rounds {
         for arm in &round.arms {
             let slices = run.slices.iter();
-            let slices =
-                slices.filter(|of| of.workload == round.workload && of.round == round.round);
+            let slices = slices
+                .filter(|slice| slice.workload == round.workload && slice.round == round.round);
             let own = slices.filter(|slice| slice.arm == arm.arm);
             let (transactions, cpu_ns) = own.fold((0, 0), |(transactions, cpu_ns), slice| {
                 (transactions + slice.transactions, cpu_ns + slice.server_cpu_ns)
@@ -106,14 +108,20 @@ fn check_samples(run: &Run) {
     for round in &run.rounds {
         for arm in &round.arms {
             let samples = run.samples.iter();
-            let of_round =
-                samples.filter(|of| of.workload == round.workload && of.round == round.round);
+            let of_round = samples
+                .filter(|sample| sample.workload == round.workload && sample.round == round.round);
             let own: Vec<&CounterReading> =
                 of_round.filter(|sample| sample.arm == arm.arm).collect();
             assert!(!own.is_empty(), "a round has a sample at its end");
-            assert!(own.is_sorted_by_key(|of| (of.at_ns, of.worked_ns, of.transactions)));
-            let io = |of: &CounterReading| of.io.map(|io| (io.read, io.written, io.read_calls));
-            assert!(own.is_sorted_by_key(|of| (of.wal_bytes, io(of))));
+            assert!(own.is_sorted_by_key(|reading| (
+                reading.at_ns,
+                reading.worked_ns,
+                reading.transactions
+            )));
+            let io = |reading: &CounterReading| {
+                reading.io.map(|io| (io.read, io.written, io.read_calls))
+            };
+            assert!(own.is_sorted_by_key(|reading| (reading.wal_bytes, io(reading))));
             let last = own[own.len() - 1];
             assert!(last.worked_ns > 0 && last.transactions > 0, "{last:?}");
             assert!(last.transactions <= arm.transactions, "{last:?} {arm:?}");
@@ -122,7 +130,7 @@ fn check_samples(run: &Run) {
         }
     }
     let read = |workload: &str| {
-        let mut own = run.samples.iter().filter(|of| of.workload == workload).rev();
+        let mut own = run.samples.iter().filter(|sample| sample.workload == workload).rev();
         own.next().unwrap().clone()
     };
     assert!(read("misses").io.unwrap().read_calls > Some(8192 * read("misses").transactions / 2));
@@ -133,22 +141,23 @@ fn check_samples(run: &Run) {
 /// sets, with checksums, once; without them nothing.
 fn check_counters(run: &Run, result: &RunResult) {
     let first = |arm: &str| {
-        let mut all = run.operations.iter().filter(|of| of.workload == "first-select");
-        let own = all.find(|of| of.arm == arm).unwrap();
+        let mut all =
+            run.operations.iter().filter(|operation| operation.workload == "first-select");
+        let own = all.find(|operation| operation.arm == arm).unwrap();
         (own.counters.hint_images(), own.pages.unwrap(), own.counters.wal_bytes)
     };
     let (images, pages, wal_bytes) = first("checksums");
     assert!(pages > 90 && images == pages, "{images} images of {pages} pages");
     assert!(wal_bytes > pages * 8000 && wal_bytes < pages * 8300, "{wal_bytes}");
     assert_eq!(first("off").0, 0);
-    let second = run.operations.iter().filter(|of| of.workload == "second-select");
+    let second = run.operations.iter().filter(|operation| operation.workload == "second-select");
     for operation in second {
         assert_eq!(operation.counters.hint_images(), 0, "{operation:?}");
     }
     // Equal work on equal data: the baseline's twin counts the same, but for standby snapshots.
     let value = |arm: &str| {
-        let mut all = result.values.iter().filter(|of| of.workload == "writes");
-        all.find(|of| of.arm == arm && of.metric == "wal_per_transaction").unwrap().value
+        let mut all = result.values.iter().filter(|value| value.workload == "writes");
+        all.find(|value| value.arm == arm && value.metric == "wal_per_transaction").unwrap().value
     };
     assert!(value("off") > 100.0);
     assert!((value("off") - value("twin")).abs() < 1e-9, "{} {}", value("off"), value("twin"));
@@ -270,7 +279,7 @@ fn an_experiment_of_ones_own() {
     let ran = run(&mut command);
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let result: RunResult = serde_json::from_str(&ran.stdout).unwrap();
-    assert!(result.comparisons.iter().all(|of| of.arm == "large"));
+    assert!(result.comparisons.iter().all(|comparison| comparison.arm == "large"));
     assert!(result.comparisons.len() >= 3, "{:?}", result.comparisons);
     assert!(result.answers[0].contains("against small, "), "{:?}", result.answers);
 }
@@ -310,10 +319,10 @@ fn precision_stops_a_run_and_twins_calibrate_the_next() {
     let enough = first.rounds.values().all(|rounds| (6..planned).contains(rounds));
     assert!(enough, "{:?} of {planned}", first.rounds);
     assert!(first.header.calibration.is_empty());
-    assert!(first.comparisons.iter().all(|of| of.widening.is_none()));
+    assert!(first.comparisons.iter().all(|comparison| comparison.widening.is_none()));
     let file = state.join("pgtoll/twins.jsonl");
     let lines = fs::read_to_string(&file).unwrap();
-    let nulls = first.comparisons.iter().filter(|of| of.null).count();
+    let nulls = first.comparisons.iter().filter(|comparison| comparison.null).count();
     assert!(nulls >= 6, "two workloads; CPU, rate, latency: {lines}");
     assert_eq!(lines.lines().count(), nulls, "{lines}");
     // As of five runs; the same run over again would count once.
@@ -324,14 +333,16 @@ fn precision_stops_a_run_and_twins_calibrate_the_next() {
     let second = measure("2", &["--rounds", "2", "--round-time", "100ms"]);
     let calibration = &second.header.calibration;
     for metric in Metric::OF_SLICES {
-        let of_metric = calibration.iter().find(|of| of.metric == metric).unwrap();
+        let of_metric =
+            calibration.iter().find(|calibration| calibration.metric == metric).unwrap();
         assert!(of_metric.widening >= 1.0 && of_metric.comparisons == 10, "{calibration:?}");
-        let mut compared = second.comparisons.iter().filter(|of| of.metric == metric);
-        assert!(compared.all(|of| of.widening.is_some()));
+        let mut compared =
+            second.comparisons.iter().filter(|comparison| comparison.metric == metric);
+        assert!(compared.all(|compared| compared.widening.is_some()));
     }
     let again = fs::read_to_string(&file).unwrap();
     // Two rounds calibrate nothing, but say how wide the intervals of a quick look are.
-    let of_second = second.comparisons.iter().filter(|of| of.null).count();
+    let of_second = second.comparisons.iter().filter(|comparison| comparison.null).count();
     assert_eq!(again.lines().count(), nulls * 5 + 1 + of_second, "{again}");
     let third = measure("3", &["--rounds", "2", "--round-time", "100ms"]);
     assert_eq!(third.header.calibration, second.header.calibration);

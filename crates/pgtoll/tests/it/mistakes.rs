@@ -48,7 +48,7 @@ fn wrong_servers() {
         "pgtoll: PostgreSQL 9 is not supported (supported: 13 to 19)\n\
          hint: name another server with --postgres DIR|MAJOR",
     );
-    let installed: Vec<u32> = all_servers().iter().map(|of| of.version.major()).collect();
+    let installed: Vec<u32> = all_servers().iter().map(|server| server.version.major()).collect();
     // No package of these is known.
     let other = [19, 15].into_iter().find(|major| !installed.contains(major)).unwrap();
     let missing = format!(
@@ -334,7 +334,10 @@ fn a_server_without_client_programs_is_measured() {
     let record = fs::read_to_string(scratch.path("result/run.jsonl")).unwrap();
     let record = Run::parse(&record).unwrap();
     let images = |arm: &str| {
-        let counted = record.counted.iter().find(|of| of.workload == "writes" && of.arm == arm);
+        let counted = record
+            .counted
+            .iter()
+            .find(|counted| counted.workload == "writes" && counted.arm == arm);
         counted.unwrap().counters.wal_by_type["XLOG/FPI_FOR_HINT"].records
     };
     assert!(images("checksums") > 0, "{:?}", record.counted);

@@ -253,7 +253,7 @@ fn named(row: &Row, database: &str) -> (RelFileLocator, RelationName) {
         database: row.parse("database").unwrap(),
         rel_number: row.parse("number").unwrap(),
     };
-    let of = row.value("of_relation").unwrap().map(|relation| TableName {
+    let item = row.value("of_relation").unwrap().map(|relation| TableName {
         schema: Some(row.text("of_schema").unwrap().into()),
         relation: relation.to_owned(),
     });
@@ -262,9 +262,9 @@ fn named(row: &Row, database: &str) -> (RelFileLocator, RelationName) {
         database: (!is_shared).then(|| database.into()),
         schema: Some(row.text("nspname").unwrap().into()),
         relation: row.text("relname").unwrap().to_owned(),
-        kind: RelationKind::of(letter("relkind")),
-        persistence: Persistence::of(letter("relpersistence")),
-        of,
+        kind: RelationKind::from_letter(letter("relkind")),
+        persistence: Persistence::from_letter(letter("relpersistence")),
+        of: item,
     };
     (files, name)
 }
@@ -291,13 +291,13 @@ fn check(data: &Path, told: &Relations, when: &str) {
 
 /// Damage costs the names that it hits, and is counted.
 fn check_damage(data: &Path, told: &Relations) {
-    let of = |relation: &str, database: Option<&str>| -> RelFileLocator {
+    let pick = |relation: &str, database: Option<&str>| -> RelFileLocator {
         let is_it =
             |name: &RelationName| name.relation == relation && name.database.as_deref() == database;
         *told.iter().find(|(_, name)| is_it(name)).unwrap().0
     };
     let in_base = |relation: &str| {
-        let files = of(relation, Some("postgres"));
+        let files = pick(relation, Some("postgres"));
         data.join(format!("base/{}/{}", files.database, files.rel_number))
     };
     let damaged = |path: &Path, at: u64, bytes: &[u8]| {
@@ -320,22 +320,22 @@ fn check_damage(data: &Path, told: &Relations) {
     let (names, relations) = damaged(&in_base("pg_namespace"), 0, &[0xFF; 24]);
     assert_eq!(names.unread(), Unread { pages: 1, ..Unread::default() });
     assert!(relations.keys().eq(told.keys()));
-    assert_eq!(names.relation(of("plain", Some("postgres"))).unwrap().schema, None);
+    assert_eq!(names.relation(pick("plain", Some("postgres"))).unwrap().schema, None);
 
     // pg_database: the databases are found all the same, without their names.
-    let files = of("pg_database", None);
+    let files = pick("pg_database", None);
     let path = data.join(format!("global/{}", files.rel_number));
     let (names, relations) = damaged(&path, 0, &[0xFF; 24]);
     assert_eq!(names.unread(), Unread { pages: 1, ..Unread::default() });
     assert!(relations.keys().eq(told.keys()));
-    assert_eq!(names.relation(of("plain", Some("postgres"))).unwrap().database, None);
+    assert_eq!(names.relation(pick("plain", Some("postgres"))).unwrap().database, None);
 
     // A map: what only it knows is not found.
     let map = in_base("pg_class").with_file_name("pg_filenode.map");
     let (names, relations) = damaged(&map, 100, &[0xFF]);
     assert_eq!(names.unread(), Unread { maps: 1, ..Unread::default() });
-    assert_eq!(names.relation(of("pg_class", Some("postgres"))), None);
-    assert!(relations.contains_key(&of("plain", Some("postgres"))));
+    assert_eq!(names.relation(pick("pg_class", Some("postgres"))), None);
+    assert!(relations.contains_key(&pick("plain", Some("postgres"))));
 
     // A whole database is away.
     let directory = map.parent().unwrap();
@@ -344,8 +344,8 @@ fn check_damage(data: &Path, told: &Relations) {
     let (names, _) = read(data);
     fs::rename(&away, directory).unwrap();
     assert_eq!(names.unread(), Unread { databases: 1, ..Unread::default() });
-    assert_eq!(names.relation(of("plain", Some("postgres"))), None);
-    assert_eq!(names.database(of("plain", Some("postgres")).database), Some("postgres"));
+    assert_eq!(names.relation(pick("plain", Some("postgres"))), None);
+    assert_eq!(names.database(pick("plain", Some("postgres")).database), Some("postgres"));
 }
 
 /// Whatever bytes change in whatever file, there are names or an error.

@@ -99,8 +99,11 @@ fn check_said(stderr: &str) {
 fn check_overview(directory: &Path) -> Overview {
     let text = fs::read_to_string(directory.join("overview.json")).unwrap();
     let overview: Overview = serde_json::from_str(&text).unwrap();
-    let ended: Vec<(&str, EndStatus)> =
-        overview.experiments.iter().map(|of| (of.name.as_str(), of.status)).collect();
+    let ended: Vec<(&str, EndStatus)> = overview
+        .experiments
+        .iter()
+        .map(|experiment| (experiment.name.as_str(), experiment.status))
+        .collect();
     let (complete, failed) = (EndStatus::Complete, EndStatus::Failed);
     assert_eq!(ended, [("first", complete), ("broken", failed), ("last", complete)]);
     let [first, broken, last] = overview.experiments.as_slice() else { unreachable!() };
@@ -108,7 +111,7 @@ fn check_overview(directory: &Path) -> Overview {
     assert!(broken.comparisons.is_empty());
     // Five workloads, of each the arm and the twin, in one metric.
     assert_eq!(first.comparisons.len(), 5 * 2);
-    let outcomes: Vec<Outcome> = last.claims.iter().map(|of| of.outcome).collect();
+    let outcomes: Vec<Outcome> = last.claims.iter().map(|claim| claim.outcome).collect();
     assert_eq!(outcomes, [Outcome::Holds, Outcome::DoesNotHold]);
     assert!(last.claims[0].exact && last.claims[1].found.is_some());
     overview
@@ -125,8 +128,8 @@ fn check_page(directory: &Path, overview: &Overview) {
     }
     assert!(!page.contains("href=\"./broken/"));
     assert!(page.contains("They do not."));
-    for of in overview.experiments.iter().flat_map(|of| &of.comparisons) {
-        assert!(page.contains(&format!("{}: server CPU", of.workload)), "{of:?}");
+    for item in overview.experiments.iter().flat_map(|experiment| &experiment.comparisons) {
+        assert!(page.contains(&format!("{}: server CPU", item.workload)), "{item:?}");
     }
 }
 
@@ -135,20 +138,20 @@ fn every_built_in_experiment_has_a_quick_look() {
     let list = run(pgtoll().args(["measure", "--list", "--quick", "--json"]));
     assert_eq!(list.status, Some(0), "{list:?}");
     let list: ExperimentList = serde_json::from_str(&list.stdout).unwrap();
-    for of in &list.experiments {
-        assert!(of.seconds > 0 && of.seconds <= 110, "{of:?}");
+    for experiment in &list.experiments {
+        assert!(experiment.seconds > 0 && experiment.seconds <= 110, "{experiment:?}");
     }
     // All of them in less than half an hour, with some to spare.
-    let seconds: u64 = list.experiments.iter().map(|of| of.seconds).sum();
+    let seconds: u64 = list.experiments.iter().map(|experiment| experiment.seconds).sum();
     assert!(seconds <= 1500, "{seconds} s");
     let all = run(pgtoll().args(["measure", "--all", "--quick", "--check"]));
     assert_eq!((all.status, all.stderr.as_str()), (Some(0), ""), "{all:?}");
     let count = list.experiments.len() - 1;
     let last = all.stdout.lines().last().unwrap();
     assert!(last.starts_with(&format!("{count} experiments, one after the other: ")), "{last}");
-    for of in list.experiments {
-        let is_in = all.stdout.contains(&format!("\nexperiment {}: ", of.name));
-        assert_eq!(is_in, of.name != "null", "{}", of.name);
+    for experiment in list.experiments {
+        let is_in = all.stdout.contains(&format!("\nexperiment {}: ", experiment.name));
+        assert_eq!(is_in, experiment.name != "null", "{}", experiment.name);
     }
 }
 
@@ -204,9 +207,9 @@ fn other_runs_records_stay_as_they_are() {
     assert_eq!(ran.status, Some(2), "{ran:?}");
     assert!(ran.stderr.contains("\npgtoll: 2 of 2 not completed: one, two\n"), "{ran:?}");
     let overview: Overview = serde_json::from_str(&ran.stdout).unwrap();
-    for (of, name) in overview.experiments.iter().zip(names) {
-        assert_eq!(of.status, EndStatus::Failed);
-        assert!(of.reason.as_ref().unwrap().ends_with("holds a record already"), "{of:?}");
+    for (item, name) in overview.experiments.iter().zip(names) {
+        assert_eq!(item.status, EndStatus::Failed);
+        assert!(item.reason.as_ref().unwrap().ends_with("holds a record already"), "{item:?}");
         let directory = scratch.path("all").join(name);
         assert_eq!(fs::read_to_string(directory.join("run.jsonl")).unwrap(), "precious");
         assert_eq!(fs::read_dir(directory).unwrap().count(), 1);

@@ -234,8 +234,8 @@ fn a_patrol_that_is_killed_at_any_moment_loses_a_piece_at_most() {
     cluster.remove(&mut guard).unwrap();
 }
 
-fn place(of: &PatrolRecord) -> (u64, PatrolBlock) {
-    (of.round.number, of.round.next.unwrap_or_default())
+fn place(patrol: &PatrolRecord) -> (u64, PatrolBlock) {
+    (patrol.round.number, patrol.round.next.unwrap_or_default())
 }
 
 /// What a process has read, of files and otherwise.

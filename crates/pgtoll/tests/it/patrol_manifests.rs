@@ -35,8 +35,8 @@ fn values<'a>(unit: &'a str, name: &str) -> Vec<&'a str> {
 /// The unit's command line as systemd would make it for this instance.
 fn command_line(unit: &str, state: &str, data: &str) -> Vec<String> {
     let mut variables = vec![("PGDATA".to_owned(), data.to_owned())];
-    let defaults = values(unit, "Environment").into_iter().flat_map(|of| of.split(' '));
-    let defaults = defaults.map(|of| of.split_once('=').unwrap());
+    let defaults = values(unit, "Environment").into_iter().flat_map(|item| item.split(' '));
+    let defaults = defaults.map(|default| default.split_once('=').unwrap());
     variables.extend(defaults.map(|(name, value)| (name.to_owned(), value.to_owned())));
     let [command] = values(unit, "ExecStart")[..] else { panic!("{unit}") };
     let mut words = command.split(' ');
@@ -141,7 +141,8 @@ fn the_dashboards_panels_have_ids_and_places_of_their_own_and_one_source() {
         }
     }
     let variables = dashboard["templating"]["list"].as_array().unwrap();
-    let names: Vec<&str> = variables.iter().map(|of| of["name"].as_str().unwrap()).collect();
+    let names: Vec<&str> =
+        variables.iter().map(|variable| variable["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["datasource", "path"]);
 }
 

@@ -29,9 +29,9 @@ pub(crate) fn started(
 }
 
 pub(crate) fn dsn(cluster: &Cluster, user: &str) -> String {
-    let of = cluster.environment();
-    let (host, port) = (&of["PGHOST"], &of["PGPORT"]);
-    let user = if user.is_empty() { of["PGUSER"].as_str() } else { user };
+    let environment = cluster.environment();
+    let (host, port) = (&environment["PGHOST"], &environment["PGPORT"]);
+    let user = if user.is_empty() { environment["PGUSER"].as_str() } else { user };
     format!("host={host} port={port} user={user} dbname=postgres")
 }
 
@@ -58,17 +58,18 @@ fn pages_that_only_hints_changed_are_counted() {
         let name = server.version.to_string();
         cluster.run_psql(&mut guard, "postgres", EXTENSIONS).unwrap();
         cluster.run_psql(&mut guard, "postgres", LOAD).unwrap();
-        let of = record(&predict(&cluster, "", &["--for", "1s", "--json"]));
-        let census = of.watch.windows[0].census.as_ref().unwrap();
-        assert!(!of.watch.windows[0].is_cycle && of.watch.discarded.is_empty(), "{of:?}");
-        let counted = census.relations.iter().find(|of| of.relation == "public.loaded").unwrap();
+        let item = record(&predict(&cluster, "", &["--for", "1s", "--json"]));
+        let census = item.watch.windows[0].census.as_ref().unwrap();
+        assert!(!item.watch.windows[0].is_cycle && item.watch.discarded.is_empty(), "{item:?}");
+        let counted =
+            census.relations.iter().find(|relation| relation.relation == "public.loaded").unwrap();
         // The first SELECT hints every page of the table, and nothing else has changed them. So say
         // the rows: 15 of 500 bytes on a page.
         assert_eq!((counted.pages, &*counted.database), (800, "postgres"), "{name}: {census:?}");
         assert!(census.hint_only <= 800 + 20, "{name}: {census:?}");
         assert_eq!((census.covered, census.sampled), (census.dirty, census.dirty), "{name}");
         assert!((7_500.0..=8192.0).contains(&census.image_bytes.unwrap()), "{name}: {census:?}");
-        let answer = &of.answers[0];
+        let answer = &item.answers[0];
         assert_eq!((&*answer.today, &*answer.value), ("off", "on"), "{name}");
         let wal = answer.wal.as_ref().unwrap();
         assert_eq!(wal.basis, PredictionBasis::CensusAndEvictions, "{name}");
@@ -76,11 +77,14 @@ fn pages_that_only_hints_changed_are_counted() {
         let stock = f64::from(u32::try_from(census.hint_only).unwrap());
         assert!((wal.estimators["E2"] * 3600.0 - stock).abs() < 1.0, "{name}: {wal:?}");
         assert!(wal.images_per_second.unwrap().estimate > 0.0, "{name}: {wal:?}");
-        assert!(of.server.local && of.page_costs.timed && of.watch.cost.is_cpu, "{name}: {of:?}");
+        assert!(
+            item.server.local && item.page_costs.timed && item.watch.cost.is_cpu,
+            "{name}: {item:?}"
+        );
         // Another CHECKPOINT writes them; then nothing is left to log.
         cluster.run_psql(&mut guard, "postgres", "CHECKPOINT").unwrap();
-        let of = record(&predict(&cluster, "", &["--for", "1s", "--json"]));
-        let census = of.watch.windows[0].census.as_ref().unwrap();
+        let record = record(&predict(&cluster, "", &["--for", "1s", "--json"]));
+        let census = record.watch.windows[0].census.as_ref().unwrap();
         assert!(census.hint_only < 20, "{name}: {census:?}");
         cluster.stop(&mut guard, StopMode::Fast).unwrap();
         cluster.remove(&mut guard).unwrap();
@@ -110,13 +114,13 @@ fn check_record(kept: &Path) {
     let kept = kept.to_str().unwrap();
     let shown = run(pgtoll().args(["report", kept]));
     assert!(shown.stdout.contains("WAL no more"), "{shown:?}");
-    let of = record(&run(pgtoll()
+    let record = record(&run(pgtoll()
         .args(["predict", "--from", kept, "--json"])
         .args(["--setting", "wal_log_hints=off,wal_log_hints=on"])));
-    let values: Vec<&str> = of.answers.iter().map(|answer| answer.value.as_str()).collect();
+    let values: Vec<&str> = record.answers.iter().map(|answer| answer.value.as_str()).collect();
     assert_eq!(values, ["off", "on"]);
-    assert!(of.answers[0].wal.is_none() && of.answers[0].reason.is_some(), "{of:?}");
-    assert!(of.answers[1].reason.as_ref().unwrap().contains("already"), "{of:?}");
+    assert!(record.answers[0].wal.is_none() && record.answers[0].reason.is_some(), "{record:?}");
+    assert!(record.answers[1].reason.as_ref().unwrap().contains("already"), "{record:?}");
     let mistake = run(pgtoll().args(["predict", "--from", kept, "--setting", "fsync=off"]));
     assert_eq!(mistake.status, Some(2), "{mistake:?}");
     assert!(mistake.stderr.contains("--setting does not accept \"fsync=off\""), "{mistake:?}");
@@ -140,12 +144,16 @@ fn roles_without_pg_monitor_get_the_grant_and_those_with_it_an_answer() {
         for role in ["pg_read_all_stats", "pg_monitor"] {
             let grant = format!("GRANT {role} TO \"Watch er\"");
             cluster.run_psql(&mut guard, "postgres", &grant).unwrap();
-            let of = record(&predict(&cluster, "'Watch er'", &["--for", "1s", "--json"]));
-            let window = &of.watch.windows[0];
-            assert!(window.census.is_none() && of.answers[0].cpu.is_some(), "{role}: {of:?}");
+            let record = record(&predict(&cluster, "'Watch er'", &["--for", "1s", "--json"]));
+            let window = &record.watch.windows[0];
+            assert!(
+                window.census.is_none() && record.answers[0].cpu.is_some(),
+                "{role}: {record:?}"
+            );
         }
-        let of = record(&predict(&cluster, "'Watch er'", &["--for", "1s", "--json"]));
-        let missing = of.watch.sources.iter().find(|source| source.name == "pageinspect").unwrap();
+        let record = record(&predict(&cluster, "'Watch er'", &["--for", "1s", "--json"]));
+        let missing =
+            record.watch.sources.iter().find(|source| source.name == "pageinspect").unwrap();
         assert!(!missing.available && missing.remedy.is_some(), "{missing:?}");
         cluster.stop(&mut guard, StopMode::Fast).unwrap();
         cluster.remove(&mut guard).unwrap();
@@ -168,13 +176,20 @@ fn cycles_last_from_one_checkpoint_to_the_next() {
             cluster.run_psql(&mut guard, "postgres", script).unwrap();
         }
         let output = watching.wait_with_output().unwrap();
-        let of: PredictionRecord = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!((output.status.code(), of.watch.complete), (Some(0), true), "{of:?}");
-        assert_eq!(of.watch.windows.len(), 1, "{of:?}");
-        let window = &of.watch.windows[0];
-        assert!(window.is_cycle && window.wal_bytes > 1000 && window.seconds > 0.0, "{of:?}");
+        let prediction: PredictionRecord = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(
+            (output.status.code(), prediction.watch.complete),
+            (Some(0), true),
+            "{prediction:?}"
+        );
+        assert_eq!(prediction.watch.windows.len(), 1, "{prediction:?}");
+        let window = &prediction.watch.windows[0];
+        assert!(
+            window.is_cycle && window.wal_bytes > 1000 && window.seconds > 0.0,
+            "{prediction:?}"
+        );
         assert!(window.blocks_checkpointed > 0, "{window:?}");
-        assert!(of.notes.iter().any(|note| note.contains("came sooner")), "{of:?}");
+        assert!(prediction.notes.iter().any(|note| note.contains("came sooner")), "{prediction:?}");
         cluster.stop(&mut guard, StopMode::Fast).unwrap();
         cluster.remove(&mut guard).unwrap();
     }
@@ -204,13 +219,17 @@ fn pages_of_the_cycle_before_are_not_taken_for_hints_while_a_checkpoint_runs() {
             cluster.run_psql(&mut guard, "postgres", change).unwrap();
         }
         let output = watching.wait_with_output().unwrap();
-        let of: PredictionRecord = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!((output.status.code(), of.watch.complete), (Some(0), true), "{name}: {of:?}");
-        let last = of.watch.windows.last().unwrap();
+        let prediction: PredictionRecord = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(
+            (output.status.code(), prediction.watch.complete),
+            (Some(0), true),
+            "{name}: {prediction:?}"
+        );
+        let last = prediction.watch.windows.last().unwrap();
         let cycle = last.census.as_ref().unwrap().cycle_s.unwrap();
-        let censuses = of.watch.windows.iter().flat_map(WatchWindow::censuses);
+        let censuses = prediction.watch.windows.iter().flat_map(WatchWindow::censuses);
         let early: Vec<_> = censuses.filter(|census| census.age_s < 0.6 * cycle).collect();
-        assert!(!early.is_empty(), "{name}: {of:?}");
+        assert!(!early.is_empty(), "{name}: {prediction:?}");
         let sampled: u64 = early.iter().map(|census| census.sampled).sum();
         let hint_only: u64 = early.iter().map(|census| census.hint_only).sum();
         assert!(sampled > 200 && hint_only * 10 < sampled, "{name}: {early:?}");
@@ -288,17 +307,20 @@ fn marks_on_pages_that_a_running_checkpoint_has_to_write_are_counted() {
         sql("SELECT 1");
         sql("CHECKPOINT");
         let output = watching.wait_with_output().unwrap();
-        let of: PredictionRecord = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(output.status.code(), Some(0), "{name}: {of:?}");
-        let marks = of.watch.windows.iter().find_map(|window| window.carried_marks);
-        let marks = marks.unwrap_or_else(|| panic!("{name}: {:?}", of.watch));
+        let prediction: PredictionRecord = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{name}: {prediction:?}");
+        let marks = prediction.watch.windows.iter().find_map(|window| window.carried_marks);
+        let marks = marks.unwrap_or_else(|| panic!("{name}: {:?}", prediction.watch));
         // It had begun to write when they were listed.
         assert!((150..=200).contains(&marks.marked), "{name}: {marks:?}");
         assert!(marks.sampled >= marks.marked && marks.unknown == 0, "{name}: {marks:?}");
-        let windows: f64 = of.watch.windows.iter().map(|window| window.seconds).sum();
-        let images = of.answers[0].wal.as_ref().unwrap().images_per_second.unwrap();
-        assert!(images.estimate * windows >= 150.0, "{name}: {images:?} {:?}", of.watch);
-        assert!(!of.notes.iter().any(|note| note.contains("seen by no census")), "{name}: {of:?}");
+        let windows: f64 = prediction.watch.windows.iter().map(|window| window.seconds).sum();
+        let images = prediction.answers[0].wal.as_ref().unwrap().images_per_second.unwrap();
+        assert!(images.estimate * windows >= 150.0, "{name}: {images:?} {:?}", prediction.watch);
+        assert!(
+            !prediction.notes.iter().any(|note| note.contains("seen by no census")),
+            "{name}: {prediction:?}"
+        );
         cluster.stop(&mut guard, StopMode::Fast).unwrap();
         cluster.remove(&mut guard).unwrap();
     }
@@ -360,38 +382,46 @@ fn wal_that_is_read_says_what_hints_take() {
         let name = server.version.to_string();
         cluster.run_psql(&mut guard, "postgres", STORM).unwrap();
         let asked = ["--setting", "wal_log_hints=off,wal_log_hints=on"];
-        let of = predict_storm(&mut guard, &cluster, "monitor", &asked);
-        let read = of.watch.wal.as_ref().unwrap();
+        let predict_storm = predict_storm(&mut guard, &cluster, "monitor", &asked);
+        let read = predict_storm.watch.wal.as_ref().unwrap();
         assert!(read.cycles.len() >= 3 && read.ended.is_none(), "{name}: {read:?}");
         assert_eq!(read.check.absent, 0, "{name}: {read:?}");
         assert!(read.sender_cpu_seconds.is_some(), "{name}: {read:?}");
-        assert_eq!(of.server.standbys, 0, "{name}: its own reading is no standby");
-        let source = of.watch.sources.iter().find(|of| of.name == "WAL by replication").unwrap();
+        assert_eq!(predict_storm.server.standbys, 0, "{name}: its own reading is no standby");
+        let source = predict_storm
+            .watch
+            .sources
+            .iter()
+            .find(|source| source.name == "WAL by replication")
+            .unwrap();
         assert!(source.available && source.remedy.is_none(), "{name}: {source:?}");
-        let wal = of.answers[0].wal.as_ref().unwrap();
+        let wal = predict_storm.answers[0].wal.as_ref().unwrap();
         let share = wal.extra_share.unwrap();
         assert_eq!(wal.basis, PredictionBasis::WhatIf, "{name}");
         assert!(share.lower < share.estimate && share.estimate < -0.2, "{name}: {wal:?}");
         assert!(wal.images_per_second.unwrap().estimate < 0.0, "{name}: {wal:?}");
-        assert!(of.answers[0].cpu.as_ref().unwrap().image_cores < 0.0, "{name}");
-        assert!(of.answers[0].io_bytes_per_second.unwrap().estimate < 0.0, "{name}");
-        check_blind(&of, &name);
-        check_files(&cluster, &of, &name);
+        assert!(predict_storm.answers[0].cpu.as_ref().unwrap().image_cores < 0.0, "{name}");
+        assert!(predict_storm.answers[0].io_bytes_per_second.unwrap().estimate < 0.0, "{name}");
+        check_blind(&predict_storm, &name);
+        check_files(&cluster, &predict_storm, &name);
         cluster.stop(&mut guard, StopMode::Fast).unwrap();
         cluster.remove(&mut guard).unwrap();
     }
 }
 
 /// Written and changed pages alone come near to what the WAL really has.
-fn check_blind(of: &PredictionRecord, name: &str) {
-    let blind = of.checks.blind.as_ref().unwrap();
-    let windows = &of.watch.windows;
+fn check_blind(prediction: &PredictionRecord, name: &str) {
+    let blind = prediction.checks.blind.as_ref().unwrap();
+    let windows = &prediction.watch.windows;
     let (cycles, found) = (float(blind.cycles), float(blind.found_images));
     assert!(cycles >= 6.0, "{name}: {blind:?}");
     assert!((found / cycles - CYCLE_PAGES).abs() < 20.0, "{name}: {blind:?}");
     let error = blind.predicted_images.estimate - found;
     assert!(error.abs() < LATE_BLOCKS, "{name}: {blind:?} {windows:?}");
-    assert!(of.checks.next_cycle.is_some() && of.checks.own_settings_error.is_some(), "{name}");
+    assert!(
+        prediction.checks.next_cycle.is_some() && prediction.checks.own_settings_error.is_some(),
+        "{name}"
+    );
 }
 
 fn float(count: u64) -> f64 {
@@ -400,8 +430,8 @@ fn float(count: u64) -> f64 {
 
 /// `wal whatif` says the same of the same WAL. While a server is watched it is read in other parts than
 /// segments, and what a part does not say of an image is a mean of it: that may differ by a few bytes.
-fn check_files(cluster: &Cluster, of: &PredictionRecord, name: &str) {
-    let read = of.watch.wal.as_ref().unwrap();
+fn check_files(cluster: &Cluster, prediction: &PredictionRecord, name: &str) {
+    let read = prediction.watch.wal.as_ref().unwrap();
     let ran = run(pgtoll()
         .args(["wal", "whatif", cluster.data().to_str().unwrap(), "--hints", "off", "--json"])
         .args(["--from", &read.from.to_string(), "--to", &read.to.to_string()]));
@@ -423,12 +453,13 @@ fn wal_without_hints_bounds_what_they_would_add() {
         let cluster = started(&mut guard, &server, &[]);
         let name = server.version.to_string();
         cluster.run_psql(&mut guard, "postgres", STORM).unwrap();
-        let of = predict_storm(&mut guard, &cluster, "monitor", &["--setting", "wal_log_hints=on"]);
-        let wal = of.answers[0].wal.as_ref().unwrap();
+        let predict_storm =
+            predict_storm(&mut guard, &cluster, "monitor", &["--setting", "wal_log_hints=on"]);
+        let wal = predict_storm.answers[0].wal.as_ref().unwrap();
         assert_eq!(wal.basis, PredictionBasis::PagesWritten, "{name}: {wal:?}");
-        let windows = &of.watch.windows;
+        let windows = &predict_storm.watch.windows;
         let (from, to) = (windows[0].redo.unwrap().0, windows[windows.len() - 1].redo.unwrap().1);
-        let read = of.watch.wal.as_ref().unwrap();
+        let read = predict_storm.watch.wal.as_ref().unwrap();
         let cycles = read.cycles.iter().filter(|cycle| cycle.from >= from && cycle.to <= to);
         let expected = CYCLE_PAGES * float(cycles.count() as u64);
         let seconds: f64 = windows.iter().map(|window| window.seconds).sum();
@@ -436,7 +467,7 @@ fn wal_without_hints_bounds_what_they_would_add() {
         assert!(expected >= 6.0 * CYCLE_PAGES, "{name}: {read:?}");
         assert!(error.abs() < LATE_BLOCKS, "{name}: {error} {wal:?} {windows:?}");
         assert!(wal.estimators.contains_key("E3") && wal.estimators.contains_key("E4"), "{name}");
-        assert!(of.checks.blind.is_none(), "{name}: hints are not logged");
+        assert!(predict_storm.checks.blind.is_none(), "{name}: hints are not logged");
         cluster.stop(&mut guard, StopMode::Fast).unwrap();
         cluster.remove(&mut guard).unwrap();
     }
@@ -456,15 +487,16 @@ fn roles_without_replication_are_told_what_it_takes() {
         assert!(ran.stderr.contains("pgtoll: role \"Watch er\" may not stream WAL\n"), "{ran:?}");
         let expected = "hint: ALTER ROLE \"Watch er\" REPLICATION; and in pg_hba.conf the line ";
         assert!(ran.stderr.contains(expected), "{ran:?}");
-        let of = record(&predict(&cluster, "'Watch er'", &["--for", "1s", "--json"]));
-        let source = of.watch.sources.iter().find(|of| of.name == "WAL by replication").unwrap();
+        let item = record(&predict(&cluster, "'Watch er'", &["--for", "1s", "--json"]));
+        let source =
+            item.watch.sources.iter().find(|source| source.name == "WAL by replication").unwrap();
         let remedy = source.remedy.as_ref().unwrap();
         assert!(remedy.starts_with("ALTER ROLE \"Watch er\" REPLICATION; "), "{remedy}");
         assert!(!source.available && remedy.ends_with("; then --wal stream"), "{remedy}");
         let alter = "ALTER ROLE \"Watch er\" REPLICATION";
         cluster.run_psql(&mut guard, "postgres", alter).unwrap();
-        let of = record(&predict(&cluster, "'Watch er'", &stream));
-        assert!(of.watch.wal.is_some(), "{of:?}");
+        let record = record(&predict(&cluster, "'Watch er'", &stream));
+        assert!(record.watch.wal.is_some(), "{record:?}");
         cluster.stop(&mut guard, StopMode::Fast).unwrap();
         cluster.remove(&mut guard).unwrap();
     }
@@ -491,10 +523,10 @@ fn wal_that_was_read_until_a_signal_or_the_servers_end_is_kept() {
                 cluster.stop(&mut guard, StopMode::Fast).unwrap();
             }
             let output = watching.wait_with_output().unwrap();
-            let of: PredictionRecord = serde_json::from_slice(&output.stdout).unwrap();
-            assert_eq!(output.status.code(), Some(2), "{of:?}");
-            let wal = of.watch.wal.as_ref().unwrap();
-            assert!(wal.bytes > 0 && wal.ended.is_some() != is_signal, "{of:?}");
+            let prediction: PredictionRecord = serde_json::from_slice(&output.stdout).unwrap();
+            assert_eq!(output.status.code(), Some(2), "{prediction:?}");
+            let wal = prediction.watch.wal.as_ref().unwrap();
+            assert!(wal.bytes > 0 && wal.ended.is_some() != is_signal, "{prediction:?}");
         }
         cluster.remove(&mut guard).unwrap();
     }
@@ -523,7 +555,7 @@ fn a_watch_that_is_killed_leaves_the_wal_it_read_through_a_lost_connection() {
         let mut until = |is_so: &dyn Fn(&WatchedWal) -> bool| loop {
             cluster.run_psql(&mut guard, "postgres", CYCLE).unwrap();
             cluster.run_psql(&mut guard, "postgres", LOOKED).unwrap();
-            let wal = record_so_far(&path).and_then(|of| of.watch.wal);
+            let wal = record_so_far(&path).and_then(|record_so_far| record_so_far.watch.wal);
             if let Some(wal) = wal.filter(|wal| is_so(wal)) {
                 return wal;
             }
@@ -543,8 +575,8 @@ fn a_watch_that_is_killed_leaves_the_wal_it_read_through_a_lost_connection() {
         let again = run(pgtoll().args(from).args(["--setting", "wal_log_hints=off"]));
         // Watching did not come to its end.
         assert_eq!(again.status, Some(2), "{name}: {again:?}");
-        let of: PredictionRecord = serde_json::from_str(&again.stdout).unwrap();
-        let wal = of.answers[0].wal.as_ref().unwrap();
+        let prediction: PredictionRecord = serde_json::from_str(&again.stdout).unwrap();
+        let wal = prediction.answers[0].wal.as_ref().unwrap();
         assert_eq!(wal.basis, PredictionBasis::WhatIf, "{name}: {wal:?}");
         cluster.stop(&mut guard, StopMode::Fast).unwrap();
         cluster.remove(&mut guard).unwrap();

@@ -15,9 +15,9 @@ use crate::support::{Ran, Scratch, ordinary_user, pgtoll, program, run, server, 
 fn ended(watching: Child) -> (Option<i32>, PredictionRecord, String) {
     let output = watching.wait_with_output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    let of =
+    let from_slice =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error} {stderr}"));
-    (output.status.code(), of, stderr)
+    (output.status.code(), from_slice, stderr)
 }
 
 fn watching(cluster: &Cluster, arguments: &[&str]) -> Child {
@@ -65,12 +65,12 @@ fn statements_that_would_pay_are_ranked() {
                              generate_series(1, 3000) i; CHECKPOINT; SELECT count(*) FROM stormed;";
                 cluster.run_psql(&mut guard, "postgres", storm).unwrap();
             }
-            let (status, of, stderr) = ended(watching);
+            let (status, ended, stderr) = ended(watching);
             assert_eq!(status, Some(0), "{name}: {stderr}");
-            let seen = of.watch.statements.as_ref().unwrap();
+            let seen = ended.watch.statements.as_ref().unwrap();
             assert_eq!((seen.has_text, seen.is_cut), (with_queries, false), "{name}: {seen:?}");
             assert!(seen.seconds > 0.0 && seen.all.select_dirtied >= 200, "{name}: {seen:?}");
-            let ranked = &of.payers.as_ref().unwrap().statements;
+            let ranked = &ended.payers.as_ref().unwrap().statements;
             let first = &ranked[0];
             assert_eq!(
                 (&*first.database, first.image_share.is_some()),
@@ -79,7 +79,7 @@ fn statements_that_would_pay_are_ranked() {
             );
             let selects: Vec<_> = ranked
                 .iter()
-                .filter(|of| of.image_share.is_some_and(|share| share > 0.5))
+                .filter(|ranked| ranked.image_share.is_some_and(|share| share > 0.5))
                 .collect();
             assert_eq!(selects.len(), 1, "{name}: {ranked:?}");
             let expected = with_queries.then_some("SELECT count(*) FROM stormed");
@@ -100,16 +100,16 @@ fn ten_thousand_relations_are_watched_at_a_bounded_cost() {
                   EXECUTE format('CREATE TABLE t%s AS SELECT 1 AS i', i); \
                   IF i % 250 = 0 THEN COMMIT; END IF; END LOOP; END $$";
     cluster.run_psql(&mut guard, "postgres", tables).unwrap();
-    let of = record(&predict(&cluster, "", &["--for", "2s", "--json"]));
-    let seen = of.watch.visibility.unwrap();
+    let record = record(&predict(&cluster, "", &["--for", "2s", "--json"]));
+    let seen = record.watch.visibility.unwrap();
     // Tables that were never analysed count by their size.
     assert!(seen.pages >= 10_000 && seen.not_all_visible >= 10_000, "{seen:?}");
-    let census = of.watch.windows[0].census.as_ref().unwrap();
+    let census = record.watch.windows[0].census.as_ref().unwrap();
     assert!(census.dirty > 0 && census.sampled <= 2000, "{census:?}");
     assert!(census.relations.len() <= 20, "{census:?}");
     // Each look is a statement, each census a few, however many relations there are.
-    assert!(of.watch.cost.statements < 300, "{:?}", of.watch.cost);
-    assert!(of.watch.cost.is_cpu && of.watch.cost.seconds > 0.0, "{:?}", of.watch.cost);
+    assert!(record.watch.cost.statements < 300, "{:?}", record.watch.cost);
+    assert!(record.watch.cost.is_cpu && record.watch.cost.seconds > 0.0, "{:?}", record.watch.cost);
     let shown = run(pgtoll().args(["predict", "--dsn", &dsn(&cluster, ""), "--for", "1s"]));
     assert!(shown.stdout.contains("Watching took "), "{shown:?}");
     finish(cluster, &mut guard);
@@ -137,12 +137,13 @@ fn a_census_covers_the_databases_that_have_pageinspect() {
                 "CREATE TABLE hidden AS SELECT generate_series(1, 9999)",
             )
             .unwrap();
-        let of = record(&predict(&cluster, "", &["--for", "1s", "--json"]));
-        let census = of.watch.windows[0].census.as_ref().unwrap();
-        let loaded = census.relations.iter().find(|of| of.relation == "public.loaded").unwrap();
+        let record = record(&predict(&cluster, "", &["--for", "1s", "--json"]));
+        let census = record.watch.windows[0].census.as_ref().unwrap();
+        let loaded =
+            census.relations.iter().find(|relation| relation.relation == "public.loaded").unwrap();
         assert_eq!((&*loaded.database, loaded.pages), ("seen", 800), "{name}: {census:?}");
         assert!(census.covered < census.dirty && census.covered >= 800, "{name}: {census:?}");
-        let payers = of.payers.unwrap();
+        let payers = record.payers.unwrap();
         assert_eq!(payers.relations[0].relation, "public.loaded", "{name}: {payers:?}");
         assert!(payers.relations[0].share.estimate > 0.9, "{name}: {payers:?}");
         finish(cluster, &mut guard);
@@ -160,10 +161,10 @@ fn locked_relations_cost_a_census_and_not_the_record() {
     let mut locking = cluster.connect("postgres").unwrap();
     locking.execute("BEGIN").unwrap();
     locking.execute("LOCK TABLE loaded IN ACCESS EXCLUSIVE MODE").unwrap();
-    let of = record(&predict(&cluster, "", &["--for", "1s", "--json"]));
+    let record = record(&predict(&cluster, "", &["--for", "1s", "--json"]));
     let is_lock = |why: &String| why.contains("a census failed") && why.contains("lock timeout");
-    assert!(of.watch.discarded.iter().any(is_lock), "{:?}", of.watch);
-    assert!(of.answers[0].cpu.is_some() && !of.watch.windows.is_empty(), "{of:?}");
+    assert!(record.watch.discarded.iter().any(is_lock), "{:?}", record.watch);
+    assert!(record.answers[0].cpu.is_some() && !record.watch.windows.is_empty(), "{record:?}");
     locking.close();
     finish(cluster, &mut guard);
 }
@@ -177,20 +178,20 @@ fn a_lost_connection_is_made_anew_and_a_lost_server_leaves_what_was_seen() {
     let first = watching(&cluster, &["--for", "4s"]);
     let pid = watcher(&mut other);
     other.execute(&format!("SELECT pg_terminate_backend({pid})")).unwrap();
-    let (status, of, stderr) = ended(first);
+    let (status, element, stderr) = ended(first);
     let lost = |watch: &ServerWatch| watch.discarded.iter().any(|why| why.contains("was lost"));
     assert_eq!(
-        (status, lost(&of.watch), of.watch.windows.len()),
+        (status, lost(&element.watch), element.watch.windows.len()),
         (Some(0), true, 1),
-        "{stderr} {of:?}"
+        "{stderr} {element:?}"
     );
     let kept = scratch.path("kept.json");
     let second = watching(&cluster, &["--for", "12s", "--record", kept.to_str().unwrap()]);
     watcher(&mut other);
     let has_cycle = || {
         let text = std::fs::read_to_string(&kept).ok();
-        let of = text.map(|text| serde_json::from_str::<PredictionRecord>(&text).unwrap());
-        of.is_some_and(|of| of.watch.windows.iter().any(|window| window.is_cycle))
+        let entry = text.map(|text| serde_json::from_str::<PredictionRecord>(&text).unwrap());
+        entry.is_some_and(|item| item.watch.windows.iter().any(|window| window.is_cycle))
     };
     // Two checkpoints are a cycle; then the server is gone for good.
     while !has_cycle() {
@@ -200,12 +201,15 @@ fn a_lost_connection_is_made_anew_and_a_lost_server_leaves_what_was_seen() {
     }
     other.close();
     cluster.stop(&mut guard, StopMode::Immediate).unwrap();
-    let (status, of, stderr) = ended(second);
-    assert_eq!((status, of.watch.complete), (Some(2), false), "{stderr}");
-    assert!(of.watch.ended.is_some() && of.watch.windows[0].is_cycle, "{of:?}");
+    let (status, ended, stderr) = ended(second);
+    assert_eq!((status, ended.watch.complete), (Some(2), false), "{stderr}");
+    assert!(ended.watch.ended.is_some() && ended.watch.windows[0].is_cycle, "{ended:?}");
     let again = run(pgtoll().args(["predict", "--json", "--from", kept.to_str().unwrap()]));
-    let of: PredictionRecord = serde_json::from_str(&again.stdout).unwrap();
-    assert!(of.answers[0].cpu.is_some() && of.watch.ended.is_some(), "{of:?}");
+    let prediction: PredictionRecord = serde_json::from_str(&again.stdout).unwrap();
+    assert!(
+        prediction.answers[0].cpu.is_some() && prediction.watch.ended.is_some(),
+        "{prediction:?}"
+    );
     cluster.remove(&mut guard).unwrap();
 }
 
@@ -242,15 +246,19 @@ fn the_time_to_turn_them_on_is_by_the_files_where_they_are_here() {
     let scratch = Scratch::new();
     let mut guard = scratch.guard();
     let cluster = started(&mut guard, &server(), &[]);
-    let of = record(&predict(&cluster, "", &["--for", "1s", "--json"]));
-    let pass = of.watch.pass.unwrap();
+    let item = record(&predict(&cluster, "", &["--for", "1s", "--json"]));
+    let pass = item.watch.pass.unwrap();
     assert!(pass.sample_bytes > 1 << 20 && pass.bytes >= pass.sample_bytes, "{pass:?}");
     let (least, most) = pass.seconds;
     assert!(0.0 < least && least < most, "{pass:?}");
-    let bill = of.one_time.unwrap();
+    let bill = item.one_time.unwrap();
     assert_eq!(bill.pass_seconds, Some(pass.seconds));
-    assert_eq!(bill.routes.iter().filter(|of| of.recommended.is_some()).count(), 1, "{bill:?}");
-    assert!(of.answers[0].advice.as_ref().unwrap().sentence.is_some());
+    assert_eq!(
+        bill.routes.iter().filter(|route| route.recommended.is_some()).count(),
+        1,
+        "{bill:?}"
+    );
+    assert!(item.answers[0].advice.as_ref().unwrap().sentence.is_some());
     let gentle = record(&predict(&cluster, "", &["--for", "1s", "--gentle", "--json"]));
     assert!(gentle.watch.pass.is_none());
     finish(cluster, &mut guard);
@@ -272,16 +280,16 @@ fn a_pooler_in_front_is_refused() {
     let scratch = Scratch::new();
     let mut guard = scratch.guard();
     let cluster = started(&mut guard, &server(), &[]);
-    let of = cluster.environment();
+    let environment = cluster.environment();
     let directory = scratch.work();
     let configuration = directory.join("pgbouncer.ini");
     let text = format!(
         "[databases]\npostgres = host={} port={} user={} dbname=postgres\n[pgbouncer]\n\
          listen_port = 6543\nunix_socket_dir = {}\nauth_type = any\npool_mode = transaction\n\
          ignore_startup_parameters = extra_float_digits,options\nlogfile = {}\n",
-        of["PGHOST"],
-        of["PGPORT"],
-        of["PGUSER"],
+        environment["PGHOST"],
+        environment["PGPORT"],
+        environment["PGUSER"],
         directory.display(),
         directory.join("pgbouncer.log").display(),
     );
@@ -310,16 +318,18 @@ fn services_name_servers() {
     let scratch = Scratch::new();
     let mut guard = scratch.guard();
     let cluster = started(&mut guard, &server(), &[]);
-    let of = cluster.environment();
+    let environment = cluster.environment();
     let service = scratch.path("services");
     let text = format!(
         "[watched]\nhost={}\nport={}\nuser={}\ndbname=postgres\n",
-        of["PGHOST"], of["PGPORT"], of["PGUSER"]
+        environment["PGHOST"], environment["PGPORT"], environment["PGUSER"]
     );
     std::fs::write(&service, text).unwrap();
     let mut command = pgtoll();
     command.env("PGSERVICEFILE", &service).args(["predict", "--json", "--for", "1s"]);
-    let of = record(&run(command.args(["--dsn", "service=watched"])));
-    assert!(of.server.local && of.command.iter().any(|word| word.contains("service=watched")));
+    let record = record(&run(command.args(["--dsn", "service=watched"])));
+    assert!(
+        record.server.local && record.command.iter().any(|word| word.contains("service=watched"))
+    );
     finish(cluster, &mut guard);
 }

@@ -70,7 +70,7 @@ fn arms_write_what_is_predicted() {
         let result: RunResult = serde_json::from_str(&ran.stdout).unwrap();
         let value = |arm: &str, metric: &str| {
             let mut all = result.values.iter();
-            all.find(|of| of.arm == arm && of.metric == metric).map(|of| of.value)
+            all.find(|value| value.arm == arm && value.metric == metric).map(|value| value.value)
         };
         let wal = |arm: &str| value(arm, "wal_per_transaction").unwrap();
         let predicted = |arm: &str| value(arm, "predicted_wal_per_transaction");
@@ -83,7 +83,7 @@ fn arms_write_what_is_predicted() {
         }
         // The baseline itself, and what differs in something that the model does not know.
         assert_eq!((predicted("far"), predicted("async")), (None, None));
-        assert!(result.notes.iter().any(|of| of.starts_with("predicted WAL is")), "{result:?}");
+        assert!(result.notes.iter().any(|note| note.starts_with("predicted WAL is")), "{result:?}");
         scratch.assert_empty();
     }
 }
@@ -126,13 +126,13 @@ steps = [
     let record = fs::read_to_string(scratch.path("result/run.jsonl")).unwrap();
     let record = Run::parse(&record).unwrap();
     match record.profiles.as_slice() {
-        [of] => {
-            assert_eq!((of.workload.as_str(), of.arm.as_str()), ("reads", "two"));
-            assert!(of.samples > 0 && of.samples < of.of, "{of:?}");
+        [profile] => {
+            assert_eq!((profile.workload.as_str(), profile.arm.as_str()), ("reads", "two"));
+            assert!(profile.samples > 0 && profile.samples < profile.of, "{profile:?}");
         }
         // Without `perf`, or where it may not, the record says so.
         [] => assert!(
-            record.notes.iter().any(|of| of.contains("was not sampled")),
+            record.notes.iter().any(|note| note.contains("was not sampled")),
             "{:?}",
             record.notes
         ),

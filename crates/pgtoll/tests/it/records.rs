@@ -48,12 +48,14 @@ fn committed_records_give_their_committed_results() {
         // Metrics came later; so did the widening for a null arm.
         assert!(again.comparisons.len() >= then.comparisons.len());
         for then in &then.comparisons {
-            let is_same = |of: &&Comparison| {
-                of.workload == then.workload && of.metric == then.metric && of.arm == then.arm
+            let is_same = |comparison: &&Comparison| {
+                comparison.workload == then.workload
+                    && comparison.metric == then.metric
+                    && comparison.arm == then.arm
             };
             let again = again.comparisons.iter().find(is_same).unwrap();
             assert!((again.ratio.estimate - then.ratio.estimate).abs() < 1e-9, "{again:?}");
-            let widening = |of: &Comparison| of.null_factor.unwrap_or(1.0);
+            let widening = |comparison: &Comparison| comparison.null_factor.unwrap_or(1.0);
             let factor = widening(again) / widening(then);
             assert!((again.half_width / then.half_width / factor - 1.0).abs() < 1e-9, "{again:?}");
             assert!(factor > 1.0 || again.verdict == then.verdict, "{again:?}");

@@ -129,12 +129,12 @@ pub(crate) fn shown(path: &Path) -> &str {
 }
 
 /// Class and reason of each block that was looked at.
-pub(crate) fn classes(of: &Value) -> Vec<(&str, &str)> {
-    let blocks = of["blocks"].as_array().unwrap();
-    assert!(blocks.iter().all(|of| of["reason"] != ""), "{of:#}");
+pub(crate) fn classes(value: &Value) -> Vec<(&str, &str)> {
+    let blocks = value["blocks"].as_array().unwrap();
+    assert!(blocks.iter().all(|block| block["reason"] != ""), "{value:#}");
     blocks
         .iter()
-        .map(|of| (of["class"].as_str().unwrap(), of["reason"].as_str().unwrap()))
+        .map(|block| (block["class"].as_str().unwrap(), block["reason"].as_str().unwrap()))
         .collect()
 }
 
@@ -191,13 +191,17 @@ pub(crate) fn put_back(
     before: &BTreeMap<(PathBuf, u64), Vec<u8>>,
 ) -> usize {
     let mut count = 0;
-    for block in said["blocks"].as_array().unwrap().iter().filter(|of| of["installed"] != true) {
+    for block in
+        said["blocks"].as_array().unwrap().iter().filter(|array| array["installed"] != true)
+    {
         // Redo gives BRIN's range map the number of a page that is not there.
         let kind = block["last_record"]["kind"].as_str().unwrap_or_default();
         // A record of an index may be about blocks that no image makes anew beside it.
         let is_unmade = block["last_record"].is_null()
             || kind.starts_with("BRIN/")
-            || block["reason"].as_str().is_some_and(|of| of.contains("redo of the record at"));
+            || block["reason"]
+                .as_str()
+                .is_some_and(|block| block.contains("redo of the record at"));
         assert!(is_unmade && block["class"] == "derivable", "{block:#}");
         let key =
             (PathBuf::from(block["path"].as_str().unwrap()), block["block"].as_u64().unwrap());
@@ -232,9 +236,10 @@ fn check_random(scratch: &Scratch, guard: &mut Guard, server: &Installation) {
     let data = cluster.data();
     let before = damage(&data, &files, 60);
     // A plan writes nothing.
-    let damaged: Vec<Vec<u8>> = files.iter().map(|of| fs::read(data.join(of)).unwrap()).collect();
+    let damaged: Vec<Vec<u8>> =
+        files.iter().map(|file| fs::read(data.join(file)).unwrap()).collect();
     let plan = repair_by_copies(scratch, &data, &["--from-backup", shown(&backup)], 1);
-    let after: Vec<Vec<u8>> = files.iter().map(|of| fs::read(data.join(of)).unwrap()).collect();
+    let after: Vec<Vec<u8>> = files.iter().map(|file| fs::read(data.join(file)).unwrap()).collect();
     assert!(damaged == after);
     assert_eq!(plan["blocks"].as_array().unwrap().len(), before.len(), "{plan:#}");
     // From the backup all pages that no WAL names since, and no others.
@@ -281,7 +286,7 @@ fn check_ledger(scratch: &Scratch) {
     let ledger = scratch.path("ledger.jsonl");
     let text = fs::read_to_string(&ledger).unwrap();
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let outcomes: Vec<&str> = lines.iter().map(|of| of["outcome"].as_str().unwrap()).collect();
+    let outcomes: Vec<&str> = lines.iter().map(|line| line["outcome"].as_str().unwrap()).collect();
     assert_eq!(outcomes, ["begun", "finished", "begun", "finished"]);
     let table = run(pgtoll().arg("report").arg(&ledger));
     assert_eq!(table.status, Some(0), "{table:?}");
@@ -317,14 +322,16 @@ fn check_load(scratch: &Scratch, guard: &mut Guard, server: &Installation) {
     let before = damage(&data, &files, 300);
     let said = repair_by_copies(scratch, &data, &["--from-backup", shown(&backup), "--yes"], 1);
     let mut written = 0;
-    for block in said["blocks"].as_array().unwrap().iter().filter(|of| of["installed"] == true) {
+    for block in
+        said["blocks"].as_array().unwrap().iter().filter(|array| array["installed"] == true)
+    {
         let file = PathBuf::from(block["path"].as_str().unwrap());
         let number = block["block"].as_u64().unwrap();
         let now = read_page(&data.join(&file), number);
         let right = &before[&(file.clone(), number)];
         written += 1;
         assert_eq!(lsn(&now), lsn(right), "{block:#}");
-        if PageKind::of(right) == PageKind::Heap {
+        if PageKind::from_page(right) == PageKind::Heap {
             assert!(are_masked_equal(&now, right), "{block:#}");
         }
     }
@@ -333,7 +340,7 @@ fn check_load(scratch: &Scratch, guard: &mut Guard, server: &Installation) {
     repair_by_copies(scratch, &data, &["--from-stopped", shown(&from), "--yes"], 0);
     for ((file, number), right) in &before {
         let now = read_page(&data.join(file), *number);
-        let is_right = match PageKind::of(right) {
+        let is_right = match PageKind::from_page(right) {
             PageKind::Heap => are_masked_equal(&now, right),
             _ => lsn(&now) == lsn(right),
         };
@@ -373,7 +380,9 @@ fn differ_in_hints(one: &[u8], other: &[u8]) -> bool {
 fn are_equal_but(one: &[u8], other: &[u8], fields: &[HeaderField]) -> bool {
     let without_commands = |page: &[u8]| {
         let mut masked = page.to_vec();
-        for pointer in line_pointers(page).filter(|of| of.state == LinePointerState::Normal) {
+        for pointer in line_pointers(page)
+            .filter(|line_pointer| line_pointer.state == LinePointerState::Normal)
+        {
             let command = usize::from(pointer.offset) + COMMAND_AT;
             if let Some(bytes) = masked.get_mut(command..command + 4) {
                 bytes.fill(0);
@@ -533,12 +542,13 @@ fn a_gap_in_wal_is_plausible_at_most() {
     let archive = scratch.path("archive");
     fs::create_dir(&archive).unwrap();
     let mut segments: Vec<PathBuf> =
-        fs::read_dir(data.join("pg_wal")).unwrap().map(|of| of.unwrap().path()).collect();
-    segments.retain(|of| of.file_name().unwrap().len() == 24);
+        fs::read_dir(data.join("pg_wal")).unwrap().map(|dir| dir.unwrap().path()).collect();
+    segments.retain(|segment| segment.file_name().unwrap().len() == 24);
     segments.sort();
     let label = fs::read_to_string(backup.join("backup_label")).unwrap();
     let start = label.split("(file ").nth(1).unwrap()[..24].to_owned();
-    let after = segments.iter().position(|of| *of.file_name().unwrap() == *start).unwrap() + 1;
+    let after =
+        segments.iter().position(|segment| *segment.file_name().unwrap() == *start).unwrap() + 1;
     let lost = &segments[after];
     fs::copy(lost, archive.join(lost.file_name().unwrap())).unwrap();
     fs::remove_file(lost).unwrap();
@@ -601,7 +611,7 @@ fn a_stopped_standby_has_pages_that_wal_changed_since_a_backup() {
             let now = read_page(&data.join(file), *number);
             // The standby may have been stopped before it replayed an image for hints.
             let is_right = lsn(&now) == lsn(right)
-                || PageKind::of(right) == PageKind::Heap && differ_in_hints(&now, right);
+                || PageKind::from_page(right) == PageKind::Heap && differ_in_hints(&now, right);
             assert!(is_right, "{} {number}", file.display());
         }
         check_checksums(&mut guard, &server, &cluster);
@@ -635,9 +645,9 @@ fn what_has_no_source_is_derivable_or_refused() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|of| {
-            let text = |key: &str| of[key].as_str().unwrap();
-            ((of["name"]["relation"].as_str().unwrap(), text("fork")), text("class"))
+        .map(|array| {
+            let text = |key: &str| array[key].as_str().unwrap();
+            ((array["name"]["relation"].as_str().unwrap(), text("fork")), text("class"))
         })
         .collect();
     let expected =

@@ -27,7 +27,7 @@ struct Load<'a> {
 }
 
 impl<'a> Load<'a> {
-    fn of(cluster: &'a Cluster) -> Self {
+    fn from_cluster(cluster: &'a Cluster) -> Self {
         Self {
             cluster,
             is_over: AtomicBool::new(false),
@@ -39,10 +39,11 @@ impl<'a> Load<'a> {
     /// Waits until some transactions more were acknowledged, or many met a damaged page: one that is
     /// not repaired before the end may be in the way of all.
     fn await_progress(&self) {
-        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let (acknowledged, refused) = (of(&self.acknowledged), of(&self.refused));
-        let is_reached =
-            || of(&self.acknowledged) >= acknowledged + 500 || of(&self.refused) >= refused + 5000;
+        let pick = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let (acknowledged, refused) = (pick(&self.acknowledged), pick(&self.refused));
+        let is_reached = || {
+            pick(&self.acknowledged) >= acknowledged + 500 || pick(&self.refused) >= refused + 5000
+        };
         while !is_reached() && !self.is_over.load(Ordering::Relaxed) {
             Interrupt::new().wait(LOOK).unwrap();
         }
@@ -127,8 +128,8 @@ fn damage(data: &Path, files: &[PathBuf], random: &mut SplitMix64, count: usize)
     }
 }
 
-fn installed(of: &Value) -> usize {
-    of["blocks"].as_array().unwrap().iter().filter(|of| of["installed"] == true).count()
+fn installed(value: &Value) -> usize {
+    value["blocks"].as_array().unwrap().iter().filter(|array| array["installed"] == true).count()
 }
 
 #[test]
@@ -144,7 +145,7 @@ fn check_running(scratch: &Scratch, guard: &mut Guard, server: &Installation) {
     let (cluster, standby) = small(guard, server, "busy");
     let data = cluster.data();
     let files = files(&cluster);
-    let (load, mut random) = (Load::of(&cluster), SplitMix64(21));
+    let (load, mut random) = (Load::from_cluster(&cluster), SplitMix64(21));
     let (from, mut written) = (dsn(&standby), 0);
     std::thread::scope(|scope| {
         let _ending = Ending(&load.is_over);
@@ -179,9 +180,10 @@ fn check_running(scratch: &Scratch, guard: &mut Guard, server: &Installation) {
     cluster.stop(guard, StopMode::Fast).unwrap();
     damage(&data, &hash, &mut random, 5);
     let said = repair_any(scratch, &data, &["--from-standby", &from, "--yes"]);
-    let left = said["blocks"].as_array().unwrap().iter().filter(|of| of["installed"] != true);
+    let left = said["blocks"].as_array().unwrap().iter().filter(|array| array["installed"] != true);
     // Indexes get pages ready that they do not use, and that no WAL has.
-    let is_unlogged = |of: &Value| of["last_record"].is_null() && of["class"] == "derivable";
+    let is_unlogged =
+        |value: &Value| value["last_record"].is_null() && value["class"] == "derivable";
     assert!(left.clone().all(is_unlogged), "{said:#}");
     let is_left = left.count() > 0;
     cluster.start(guard).unwrap();
@@ -247,10 +249,10 @@ fn check_sums(cluster: &Cluster, acknowledged: u64) {
 /// The pages of both differ in nothing but hints.
 fn check_same(primary: &Path, standby: &Path) {
     // One of them may be longer by pages that were never used.
-    let blocks = [primary, standby].map(|of| fs::metadata(of).unwrap().len() / PAGE);
+    let blocks = [primary, standby].map(|item| fs::metadata(item).unwrap().len() / PAGE);
     for block in 0..blocks[0].min(blocks[1]) {
         let (one, other) = (read_page(primary, block), read_page(standby, block));
-        if PageKind::of(&one) == PageKind::Heap {
+        if PageKind::from_page(&one) == PageKind::Heap {
             // Clients that set hints at the same time may leave the LSN of the first of their records.
             let lsns = [&one, &other].map(|page| lsn(page));
             let other = [&one[..8], &other[8..]].concat();
@@ -300,7 +302,7 @@ fn a_running_server_is_repaired_from_a_backup_and_refused_what_may_be_wrong() {
     let said = repair(&scratch, &data, &from, 1);
     let reason = |name: &str, block: u64| {
         let blocks = said["blocks"].as_array().unwrap();
-        let is_it = |of: &&Value| of["name"]["relation"] == name && of["block"] == block;
+        let is_it = |value: &&Value| value["name"]["relation"] == name && value["block"] == block;
         let found = blocks.iter().find(is_it).unwrap_or_else(|| panic!("{name}: {said:#}"));
         (found["installed"] == true, found["reason"].as_str().unwrap().to_owned())
     };

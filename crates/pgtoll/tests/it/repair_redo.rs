@@ -87,13 +87,15 @@ fn check_kinds(scratch: &Scratch, guard: &mut Guard, server: &Installation) {
     assert_eq!(said["blocks"].as_array().unwrap().len(), before.len(), "{said:#}");
     assert_eq!(said["sources"][0]["kind"], "wal", "{said:#}");
     put_back(&data, &said, &before);
-    for block in said["blocks"].as_array().unwrap().iter().filter(|of| of["installed"] == true) {
+    for block in
+        said["blocks"].as_array().unwrap().iter().filter(|array| array["installed"] == true)
+    {
         assert!(["exact", "proved"].contains(&block["class"].as_str().unwrap()), "{block:#}");
     }
     for ((file, number), right) in &before {
         let now = read_page(&data.join(file), *number);
         assert_eq!(lsn(&now), lsn(right), "{} {number}", file.display());
-        if PageKind::of(right) == PageKind::Heap {
+        if PageKind::from_page(right) == PageKind::Heap {
             assert!(are_masked_equal(&now, right), "{} {number}", file.display());
         }
     }
@@ -181,8 +183,8 @@ fn redo_passes_a_switch_of_timelines_and_ends_where_wal_does() {
     spoil();
     let damaged = fs::read(&path).unwrap();
     let mut segments: Vec<PathBuf> =
-        fs::read_dir(data.join("pg_wal")).unwrap().map(|of| of.unwrap().path()).collect();
-    segments.retain(|of| of.file_name().unwrap().len() == 24);
+        fs::read_dir(data.join("pg_wal")).unwrap().map(|dir| dir.unwrap().path()).collect();
+    segments.retain(|segment| segment.file_name().unwrap().len() == 24);
     segments.sort();
     let last = segments.pop().unwrap();
     fs::rename(&last, scratch.path("last")).unwrap();

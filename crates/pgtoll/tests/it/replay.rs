@@ -132,8 +132,11 @@ impl Captured {
     }
 
     pub(crate) fn dsn(&self) -> String {
-        let of = self.cluster.environment();
-        format!("host={} port={} user={} dbname=postgres", of["PGHOST"], of["PGPORT"], of["PGUSER"])
+        let environment = self.cluster.environment();
+        format!(
+            "host={} port={} user={} dbname=postgres",
+            environment["PGHOST"], environment["PGPORT"], environment["PGUSER"]
+        )
     }
 
     pub(crate) fn replay(&self, work: &str, more: &[&str]) -> (Ran, ReplayRecord) {
@@ -212,7 +215,7 @@ fn pgbench_goes_the_same_way_again_in_every_protocol_and_from_every_format() {
             let log = logs[index].to_str().unwrap();
             let (ran, record) = captured.replay(log, &["--speed", "max"]);
             check_clean(&ran, &record);
-            let states = ["captured", "copied"].map(|of| captured.value(of, PGBENCH_STATE));
+            let states = ["captured", "copied"].map(|item| captured.value(item, PGBENCH_STATE));
             assert_eq!(states[0], states[1], "{protocol}");
         }
         captured.end(&mut guard);
@@ -262,7 +265,7 @@ fn work_whose_order_matters_ends_in_the_same_data() {
     check_clean(&ran, &record);
     let done = record.done.unwrap();
     assert!(done.sessions_s > 0.0 && done.bottleneck.is_some(), "{done:?}");
-    let counted: u64 = done.histogram.iter().map(|of| of.statements).sum();
+    let counted: u64 = done.histogram.iter().map(|histogram| histogram.statements).sum();
     assert_eq!(counted, done.statements, "{done:?}");
     let shown = run(pgtoll().args(["report", kept, "-o", page]));
     assert_eq!(shown.status, Some(0), "{shown:?}");
@@ -570,8 +573,8 @@ fn tables_of_two_servers_are_compared_but_for_columns_that_are_left_out() {
                  UPDATE stamped SET more = 'x' || id";
     target.psql(&mut guard, "copied", moved);
     let log = hand_written(&scratch, &STAMPED[..2]);
-    let of = target.cluster.environment();
-    let user = of["PGUSER"].clone();
+    let environment = target.cluster.environment();
+    let user = environment["PGUSER"].clone();
     let expected = source.dsn().replace("dbname=postgres", "dbname=captured");
     let compare = |target: &Captured, tables: &str, with: &[&str]| {
         let more = ["--speed", "max", "--user", &user, "--compare-tables", tables];
@@ -589,7 +592,8 @@ fn tables_of_two_servers_are_compared_but_for_columns_that_are_left_out() {
     let done = record.done.unwrap();
     // The insert of the row that the log lacks is missing.
     assert_eq!((ran.status, done.unexpected_errors), (Some(1), 0), "{ran:?}");
-    let found: Vec<_> = done.tables.iter().map(|of| (of.rows, of.expected_rows, of.same)).collect();
+    let found: Vec<_> =
+        done.tables.iter().map(|table| (table.rows, table.expected_rows, table.same)).collect();
     let expected_tables = [(101, Some(101), Some(true)), (0, Some(2), Some(false))];
     assert_eq!(found, expected_tables, "{ran:?}");
     let again = "DELETE FROM stamped WHERE id = 101; UPDATE stamped SET v = v - 1.50 WHERE id = 7; \
@@ -597,7 +601,7 @@ fn tables_of_two_servers_are_compared_but_for_columns_that_are_left_out() {
     target.psql(&mut guard, "copied", again);
     let (ran, record) = compare(&target, tables, &with);
     check_clean(&ran, &record);
-    assert!(record.done.unwrap().tables.iter().all(|of| of.same == Some(true)), "{ran:?}");
+    assert!(record.done.unwrap().tables.iter().all(|table| table.same == Some(true)), "{ran:?}");
     // Times differ, and without a database to compare with nothing is different.
     target.psql(&mut guard, "copied", &again[..again.find("; INSERT").unwrap()]);
     let (ran, record) = compare(&target, "stamped", &[]);

@@ -69,7 +69,7 @@ fn two_servers_are_compared_on_data_directories_with_the_same_rows() {
     let after = source_of(&mut guard, newest, "after");
     before.stop(&mut guard, StopMode::Fast).unwrap();
     log(&scratch.path("shop.log"), 20);
-    let data = |arm: &str, of: &Cluster| format!("{arm}:{}", of.data().display());
+    let data = |arm: &str, cluster: &Cluster| format!("{arm}:{}", cluster.data().display());
     let (old, new) = (data("old", &before), data("new", &after));
     let arms = ["--arms", "old,new", "--rounds", "2", "--data", &old];
     let compared = |more: &[&str]| compare_with(&scratch, &[&arms[..], more].concat());
@@ -100,7 +100,7 @@ fn two_servers_are_compared_on_data_directories_with_the_same_rows() {
     assert!(record.complete, "{record:?}");
     let servers: Vec<(&str, String)> =
         record.arms.iter().map(|arm| (&*arm.name, arm.server.clone().unwrap())).collect();
-    let version = |of: &Installation| of.version.to_string();
+    let version = |installation: &Installation| installation.version.to_string();
     let (first, second) = (version(oldest), version(newest));
     assert_eq!(servers[0].0, "old");
     for ((_, server), expected) in servers.iter().zip([&first, &second, &first]) {

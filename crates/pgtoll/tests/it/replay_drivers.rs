@@ -56,8 +56,10 @@ fn what_drivers_of_python_sent_ends_the_same_on_a_logical_copy() {
             }
         }
         let recorded = record(&scratch, &cluster, &drivers);
-        let maps: Vec<String> =
-            DRIVERS.iter().flat_map(|of| ["--map".to_owned(), format!("{of}={of}_copy")]).collect();
+        let maps: Vec<String> = DRIVERS
+            .iter()
+            .flat_map(|driver| ["--map".to_owned(), format!("{driver}={driver}_copy")])
+            .collect();
         let replay = || {
             run(pgtoll()
                 .args(["replay", "run", "--speed", "max", "--json", "--dsn", &dsn(&cluster)])
@@ -65,7 +67,7 @@ fn what_drivers_of_python_sent_ends_the_same_on_a_logical_copy() {
                 .arg(&recorded))
         };
         // A setting with which a captured session began confirms nothing.
-        let (others, last) = (DRIVERS.iter().filter(|of| **of != "psycopg"), ["psycopg"]);
+        let (others, last) = (DRIVERS.iter().filter(|driver| **driver != "psycopg"), ["psycopg"]);
         for driver in others.chain(&last) {
             if *driver == "psycopg" {
                 let refused = replay();

@@ -183,7 +183,9 @@ fn random_workloads_end_in_the_same_data_or_say_why_not() {
         let errors = done.unexpected_errors + done.missing_errors;
         let planned = &record.planned;
         let uncertain = planned.uncertain_pairs + planned.unrepeatable.values().sum::<u64>();
-        let is_named = |of: &OrderBreak| !of.statement.is_empty() && !of.reason.is_empty();
+        let is_named = |order_break: &OrderBreak| {
+            !order_break.statement.is_empty() && !order_break.reason.is_empty()
+        };
         assert!(done.breaks.iter().all(is_named), "seed {seed}: {done:?}");
         let breaks = done.order_breaks;
         assert!(
@@ -198,9 +200,12 @@ fn random_workloads_end_in_the_same_data_or_say_why_not() {
         outcomes.push((source, outcome));
     }
     for source in Source::ALL {
-        let own: Vec<&Outcome> =
-            outcomes.iter().filter(|of| of.0 == source).map(|(_, outcome)| outcome).collect();
-        let same = own.iter().filter(|of| ***of == Outcome::Same).count();
+        let own: Vec<&Outcome> = outcomes
+            .iter()
+            .filter(|outcome| outcome.0 == source)
+            .map(|(_, outcome)| outcome)
+            .collect();
+        let same = own.iter().filter(|outcome| ***outcome == Outcome::Same).count();
         eprintln!("{source:?}: {same} of {} the same", own.len());
     }
     eprintln!("longest replay {longest:?}");
@@ -223,7 +228,9 @@ fn capture(
     let _ = fs::remove_file(&plan);
     let recording =
         (source == Source::Record).then(|| Recording::start_to(scratch, &captured.dsn(), &plan));
-    let address = recording.as_ref().map(|of| of.address.rsplit_once('/').unwrap().0.to_owned());
+    let address = recording
+        .as_ref()
+        .map(|recording| recording.address.rsplit_once('/').unwrap().0.to_owned());
     let through = address.iter().flat_map(|directory| ["-h", directory, "-p", "5432"]);
     let work: Vec<&str> = work.iter().copied().chain(through).chain(["captured"]).collect();
     captured.pgbench(guard, &work);

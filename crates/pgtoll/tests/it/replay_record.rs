@@ -46,7 +46,8 @@ impl Recording {
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
         stderr.read_line(&mut line).unwrap();
-        let address = line.strip_prefix("pgtoll: listening at ").and_then(|of| of.split_once(';'));
+        let address =
+            line.strip_prefix("pgtoll: listening at ").and_then(|item| item.split_once(';'));
         let Some((address, _)) = address else { panic!("{line}") };
         Self { child, stderr, address: address.to_owned() }
     }
@@ -71,8 +72,11 @@ impl Recording {
 }
 
 pub(crate) fn dsn(cluster: &Cluster) -> String {
-    let of = cluster.environment();
-    format!("host={} port={} user={} dbname=postgres", of["PGHOST"], of["PGPORT"], of["PGUSER"])
+    let environment = cluster.environment();
+    format!(
+        "host={} port={} user={} dbname=postgres",
+        environment["PGHOST"], environment["PGPORT"], environment["PGUSER"]
+    )
 }
 
 fn state(cluster: &Cluster, database: &str) -> String {

@@ -84,8 +84,8 @@ fn the_kernels_way_of_splitting_cpu_time_is_known() {
     }
 }
 
-fn io(of: &ClusterIo) -> IoSample {
-    of.sample().unwrap().expect("root and the servers' user may see it")
+fn io(io: &ClusterIo) -> IoSample {
+    io.sample().unwrap().expect("root and the servers' user may see it")
 }
 
 #[test]
@@ -223,7 +223,9 @@ fn own_groups_parent() -> std::path::PathBuf {
             return place;
         }
         let entries = fs::read_dir(&place).unwrap().flatten();
-        places.extend(entries.filter(|of| of.file_type().unwrap().is_dir()).map(|of| of.path()));
+        places.extend(
+            entries.filter(|entry| entry.file_type().unwrap().is_dir()).map(|entry| entry.path()),
+        );
     }
     panic!("no {name} below /sys/fs/cgroup");
 }
@@ -276,8 +278,9 @@ fn a_profile_shows_the_checksums_share() {
 fn a_profile_shows_io_workers_that_come_later() {
     let scratch = Scratch::on_disk();
     let mut guard = scratch.guard();
-    let has_workers =
-        |of: &Installation| of.version.facts().is_ok_and(|facts| facts.has_setting("io_workers"));
+    let has_workers = |installation: &Installation| {
+        installation.version.facts().is_ok_and(|facts| facts.has_setting("io_workers"))
+    };
     let Some(server) = servers().into_iter().find(has_workers) else { return };
     let cluster = Cluster::init(&mut guard, &server, "one", true).unwrap();
     let pairs = [("shared_buffers", "4MB"), ("autovacuum", "off"), ("io_workers", "1")];

@@ -122,7 +122,7 @@ impl ReplicaSet {
     /// The way to whichever node takes writes.
     fn dsn(&self) -> String {
         let hosts: Vec<String> =
-            self.clusters.iter().map(|of| of.directory().display().to_string()).collect();
+            self.clusters.iter().map(|cluster| cluster.directory().display().to_string()).collect();
         format!(
             "host='{}' port=5432 user=postgres dbname=postgres target_session_attrs=read-write \
              connect_timeout=2",
@@ -137,7 +137,7 @@ impl ReplicaSet {
             let row = session.query_one("SELECT pg_is_in_recovery() AS standby");
             row.is_ok_and(|row| row.text("standby").unwrap() == "f")
         };
-        self.clusters.iter().filter(takes_writes).map(|of| of.name().to_owned()).collect()
+        self.clusters.iter().filter(takes_writes).map(|cluster| cluster.name().to_owned()).collect()
     }
 
     fn has_checksums(&self, name: &str) -> bool {
@@ -238,7 +238,7 @@ impl ReplicaSet {
         let row = session.query_one("SELECT pg_current_wal_flush_lsn() AS lsn").unwrap();
         let position = row.text("lsn").unwrap().to_owned();
         let expected = session.query_one(sums).unwrap();
-        for cluster in self.clusters.iter().filter(|of| of.name() != primary) {
+        for cluster in self.clusters.iter().filter(|cluster| cluster.name() != primary) {
             let mut session = cluster.connect("postgres").unwrap();
             let sql = format!("SELECT pg_last_wal_replay_lsn() >= '{position}' AS done");
             let until = Instant::now() + PATIENCE;
@@ -271,7 +271,7 @@ impl ReplicaSet {
     /// Stops all nodes, the primary first: their names in this order.
     fn stop_all(&mut self) -> Vec<String> {
         let mut names = self.primaries();
-        let others = self.clusters.iter().map(|of| of.name().to_owned());
+        let others = self.clusters.iter().map(|cluster| cluster.name().to_owned());
         let others: Vec<String> = others.filter(|name| !names.contains(name)).collect();
         names.extend(others);
         for name in &names {
@@ -283,7 +283,9 @@ impl ReplicaSet {
     /// The two standbys stream.
     fn await_streaming(&self) {
         let primary = self.primaries();
-        for cluster in self.clusters.iter().filter(|of| !primary.contains(&of.name().to_owned())) {
+        for cluster in
+            self.clusters.iter().filter(|cluster| !primary.contains(&cluster.name().to_owned()))
+        {
             let mut session = cluster.connect("postgres").unwrap();
             let until = Instant::now() + PATIENCE;
             let sql = "SELECT count(*) AS n FROM pg_stat_wal_receiver WHERE status = 'streaming'";
@@ -410,7 +412,9 @@ fn series_run(
         what: what.to_owned(),
         gap_seconds: judged.outage.as_ref().unwrap().seconds,
         own_gap_seconds: own_gap,
-        nodes: nodes.map(|of| (of.name.clone(), of.convert_seconds, of.down_seconds)).collect(),
+        nodes: nodes
+            .map(|node| (node.name.clone(), node.convert_seconds, node.down_seconds))
+            .collect(),
         acknowledged: judged.transactions.acknowledged,
         unknown: judged.transactions.unknown,
         lost: judged.verdict.as_ref().unwrap().lost.count,
@@ -537,8 +541,8 @@ fn check_kill(set: &mut ReplicaSet, enable: bool, point: &str, after: After) {
 
 /// Starts every node that is down.
 fn start_all(set: &mut ReplicaSet) {
-    let is_down = |of: &&Cluster| !of.data().join("postmaster.pid").exists();
-    let down = set.clusters.iter().filter(is_down).map(|of| of.name().to_owned());
+    let is_down = |cluster: &&Cluster| !cluster.data().join("postmaster.pid").exists();
+    let down = set.clusters.iter().filter(is_down).map(|cluster| cluster.name().to_owned());
     for name in down.collect::<Vec<_>>() {
         set.start(&name);
     }
@@ -558,7 +562,8 @@ fn a_synchronous_set_is_refused_or_asynchronous_meanwhile() {
     }
     let refused = record(&set.rolling("enable", &["--yes"]));
     assert_eq!(refused.outcome, RollingOutcome::Refused);
-    let of_sync = |of: &&pgtoll_record::RollingObjection| of.hint.contains("--suspend-sync");
+    let of_sync =
+        |objection: &&pgtoll_record::RollingObjection| objection.hint.contains("--suspend-sync");
     assert_eq!(refused.objections.iter().filter(of_sync).count(), 2, "{refused:?}");
     assert!(!set.has_checksums("n3"));
     let ended = set.rolling("enable", &["--yes", "--suspend-sync", "--skip-verify"]);
@@ -667,9 +672,11 @@ fn repmgr_is_paused_for_a_run_and_learns_the_new_roles() {
     if !crate::failover::engines() {
         return;
     }
-    let has_repmgr = |of: &Installation| pgtoll_cluster::Repmgr::of(of).is_ok();
+    let has_repmgr = |installation: &Installation| {
+        pgtoll_cluster::Repmgr::from_installation(installation).is_ok()
+    };
     let server = crate::support::installed().into_iter().find(has_repmgr).unwrap();
-    let repmgr = pgtoll_cluster::Repmgr::of(&server).unwrap();
+    let repmgr = pgtoll_cluster::Repmgr::from_installation(&server).unwrap();
     let scratch = Scratch::new();
     let preload = ("shared_preload_libraries", "repmgr");
     let mut set = ReplicaSet::new(&scratch, &server, &[preload]);
@@ -699,7 +706,8 @@ fn repmgr_is_paused_for_a_run_and_learns_the_new_roles() {
     await_true(set.cluster("n1"), started);
     let refused = record(&set.rolling("enable", &["--yes"]));
     assert_eq!(refused.outcome, RollingOutcome::Refused, "{refused:?}");
-    let managed = refused.objections.iter().filter(|of| of.text.contains("managed by repmgrd"));
+    let managed =
+        refused.objections.iter().filter(|objection| objection.text.contains("managed by repmgrd"));
     assert_eq!(managed.count(), 3, "{refused:?}");
 
     nodes[0].run(&mut set.guard, &["service", "pause"]).unwrap();

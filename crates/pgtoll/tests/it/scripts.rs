@@ -273,7 +273,7 @@ fn notes(ran: &Ran) -> Vec<String> {
 fn expressions_have_the_values_of_pgbench() {
     let arena = Arena::new();
     let lines: Vec<String> =
-        EXPRESSIONS.iter().map(|of| format!("\\set x debug({of})\n")).collect();
+        EXPRESSIONS.iter().map(|expression| format!("\\set x debug({expression})\n")).collect();
     let script = lines.concat();
     let theirs = arena.pgbench(&script);
     let (ours, theirs) = (arena.ours(&script).unwrap(), notes(&theirs));
@@ -309,9 +309,9 @@ fn mistakes_are_those_of_pgbench() {
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
-    while let Some(of) = cause {
-        text = format!("{text}: {of}");
-        cause = of.source();
+    while let Some(item) = cause {
+        text = format!("{text}: {item}");
+        cause = item.source();
     }
     text
 }
@@ -407,9 +407,9 @@ fn a_mix_is_drawn_by_weight_and_belongs_to_the_seed() {
         client.take_notes()
     };
     let first = notes(1);
-    let of = |note: &str| first.iter().filter(|found| *found == note).count();
-    assert!((2850..3150).contains(&of("int 1")), "{}", of("int 1"));
-    assert_eq!(of("int 1") + of("int 3"), 4000);
+    let pick = |note: &str| first.iter().filter(|found| *found == note).count();
+    assert!((2850..3150).contains(&pick("int 1")), "{}", pick("int 1"));
+    assert_eq!(pick("int 1") + pick("int 3"), 4000);
     assert_eq!(notes(1), first);
     assert_ne!(notes(2), first);
     assert!(Mix::new(vec![(script("1"), 0)]).is_err());

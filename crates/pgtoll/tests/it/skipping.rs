@@ -57,7 +57,7 @@ fn arms_that_a_server_cannot_have_are_skipped_with_their_reason() {
         assert!(ran.stderr.contains(&said), "{ran:?}");
         let record = fs::read_to_string(scratch.path("result/run.jsonl")).unwrap();
         let run = Run::parse(&record).unwrap();
-        let skipped: Vec<&str> = run.skipped.iter().map(|of| of.arm.as_str()).collect();
+        let skipped: Vec<&str> = run.skipped.iter().map(|skipped| skipped.arm.as_str()).collect();
         assert_eq!(skipped, ["unknown-word", "no-start", "no-start-twin"]);
         assert_eq!(run.skipped[2].reason, "it is a twin of no-start");
         // In the words of the server's log.
@@ -65,7 +65,7 @@ fn arms_that_a_server_cannot_have_are_skipped_with_their_reason() {
         let arms: Vec<&str> = run.header.arms.iter().map(|arm| arm.name.as_str()).collect();
         assert_eq!(arms, ["plain", "hints", "other-word", "twin"]);
         assert_eq!(run.header.arms[1].against, None);
-        assert!(run.operations.iter().all(|of| arms.contains(&of.arm.as_str())));
+        assert!(run.operations.iter().all(|operation| arms.contains(&operation.arm.as_str())));
         assert!(run.unreadable_lines.is_empty() && run.is_complete());
         // Where it is read, too.
         let page = fs::read_to_string(scratch.path("result/report.html")).unwrap();
@@ -137,20 +137,20 @@ fn io_workers_have_a_part_of_the_cpu_where_there_are_any() {
         let record = fs::read_to_string(scratch.path("result/run.jsonl")).unwrap();
         let run = Run::parse(&record).unwrap();
         let of_arm = |name: &str| -> Vec<&Operation> {
-            run.operations.iter().filter(|of| of.arm == name).collect()
+            run.operations.iter().filter(|operation| operation.arm == name).collect()
         };
-        assert!(of_arm("sync").iter().all(|of| of.io_workers_cpu_ns.is_none()));
-        for of in of_arm("plain") {
-            assert_eq!(of.io_workers_cpu_ns.is_some(), has_workers, "{of:?}");
-            let part = of.io_workers_cpu_ns.unwrap_or(0);
-            assert!((part > 0) == has_workers && part < of.server_cpu_ns, "{of:?}");
+        assert!(of_arm("sync").iter().all(|arm| arm.io_workers_cpu_ns.is_none()));
+        for arm in of_arm("plain") {
+            assert_eq!(arm.io_workers_cpu_ns.is_some(), has_workers, "{arm:?}");
+            let part = arm.io_workers_cpu_ns.unwrap_or(0);
+            assert!((part > 0) == has_workers && part < arm.server_cpu_ns, "{arm:?}");
         }
         assert_eq!(ran.stdout.contains("I/O workers CPU %"), has_workers, "{ran:?}");
         assert_eq!(record.contains("io_workers_cpu_ns"), has_workers);
         let result = fs::read_to_string(scratch.path("result/result.json")).unwrap();
         let result: RunResult = serde_json::from_str(&result).unwrap();
-        let shares = result.values.iter().filter(|of| of.metric == "io_workers_cpu_share");
-        let arms: Vec<&str> = shares.map(|of| of.arm.as_str()).collect();
+        let shares = result.values.iter().filter(|value| value.metric == "io_workers_cpu_share");
+        let arms: Vec<&str> = shares.map(|share| share.arm.as_str()).collect();
         assert_eq!(arms, if has_workers { vec!["plain", "twin"] } else { vec![] });
     }
 }

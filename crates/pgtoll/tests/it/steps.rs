@@ -24,7 +24,8 @@ fn recorded(scratch: &Scratch) -> Run {
 }
 
 fn operations<'a>(run: &'a Run, name: &'a str) -> impl Iterator<Item = &'a Operation> {
-    let mut own = run.operations.iter().filter(move |of| of.workload == name).peekable();
+    let mut own =
+        run.operations.iter().filter(move |operation| operation.workload == name).peekable();
     assert!(own.peek().is_some(), "no operation {name}");
     own
 }
@@ -41,12 +42,13 @@ fn steps_of_every_kind() {
         assert_eq!(run.notes, Vec::<String>::new());
         assert!(run.is_complete());
         // Two repetitions of two halves, in each of two arms; after turns once more in one piece.
-        for of in &result.header.workloads {
-            let Work::Operation { turn_ns, .. } = of.work else { panic!("{of:?}") };
+        for workload in &result.header.workloads {
+            let Work::Operation { turn_ns, .. } = workload.work else { panic!("{workload:?}") };
             let expected = if turn_ns.is_some() { 10 } else { 8 };
-            assert_eq!(operations(&run, &of.name).count(), expected, "{}", of.name);
+            assert_eq!(operations(&run, &workload.name).count(), expected, "{}", workload.name);
         }
-        let idle: Vec<_> = run.operations.iter().filter(|of| of.server_cpu_ns == 0).collect();
+        let idle: Vec<_> =
+            run.operations.iter().filter(|operation| operation.server_cpu_ns == 0).collect();
         assert!(idle.is_empty(), "{idle:?}");
         caches_are_empty_after_restarts(&run);
         programs_are_run(&run);
@@ -58,17 +60,20 @@ fn steps_of_every_kind() {
 }
 
 fn caches_are_empty_after_restarts(run: &Run) {
-    let sum = |name: &str, of: &dyn Fn(&Counters) -> u64| -> u64 {
-        operations(run, name).map(|one| of(&one.counters)).min().unwrap()
+    let sum = |name: &str, counters: &dyn Fn(&Counters) -> u64| -> u64 {
+        operations(run, name).map(|one| counters(&one.counters)).min().unwrap()
     };
-    let most = operations(run, "warm").map(|of| of.counters.blocks_read.unwrap()).max().unwrap();
+    let most = operations(run, "warm")
+        .map(|operation| operation.counters.blocks_read.unwrap())
+        .max()
+        .unwrap();
     // 100,000 accounts are 1640 pages.
     assert!(most < 100, "{most} blocks were read again");
     for name in ["restarted", "evicted"] {
-        let least = sum(name, &|of| of.blocks_read.unwrap());
+        let least = sum(name, &|item| item.blocks_read.unwrap());
         assert!(least >= 1640, "{name}: {least} blocks");
     }
-    let from_disk = sum("evicted", &|of| of.io.map_or(u64::MAX, |io| io.read));
+    let from_disk = sum("evicted", &|item| item.io.map_or(u64::MAX, |io| io.read));
     assert!(from_disk >= 1640 * 8192, "{from_disk} bytes from the disk");
 }
 
@@ -78,46 +83,52 @@ fn arms_take_turns(run: &Run, result: &RunResult) {
         ["loaded", "read", "dumped", "parallel", "together"]
             .iter()
             .flat_map(|name| operations(run, name))
-            .partition(|of| of.turns.is_some());
+            .partition(|item| item.turns.is_some());
     assert_eq!((in_turns.len(), in_one_piece.len()), (5 * 8, 5 * 2));
     for one in in_turns {
         let mut whole = in_one_piece.iter();
-        let whole = whole.find(|of| of.workload == one.workload && of.arm == one.arm).unwrap();
+        let whole =
+            whole.find(|whole| whole.workload == one.workload && whole.arm == one.arm).unwrap();
         assert_eq!(one.pages, whole.pages, "{one:?}");
         assert_eq!(one.client_cpu_ns.is_some(), whole.client_cpu_ns.is_some(), "{one:?}");
-        let apart = |of: fn(&Counters) -> u64| of(&one.counters).abs_diff(of(&whole.counters));
+        let apart = |counters: fn(&Counters) -> u64| {
+            counters(&one.counters).abs_diff(counters(&whole.counters))
+        };
         // The table's 1640 pages are read as often; sessions of a dump find more or less of the
         // catalogs in shared buffers.
-        assert!(apart(|of| of.blocks_read.unwrap()) < 800, "{one:?} {whole:?}");
-        assert!(apart(|of| of.wal_bytes) < 1 << 20, "{one:?} {whole:?}");
+        assert!(apart(|item| item.blocks_read.unwrap()) < 800, "{one:?} {whole:?}");
+        assert!(apart(|item| item.wal_bytes) < 1 << 20, "{one:?} {whole:?}");
         assert!(one.server_cpu_ns > 0 && one.duration_ns > 0, "{one:?}");
     }
     // Reads of a table take more than one turn, and arms begin theirs in the same block of turns.
-    assert!(operations(run, "read").any(|of| of.turns > Some(1)));
+    assert!(operations(run, "read").any(|operation| operation.turns > Some(1)));
     for start in 1..=4 {
-        let of_start = || operations(run, "read").filter(move |of| of.repetition == start);
-        let last_begin = of_start().map(|of| of.start_ns).max().unwrap();
-        let last_end = of_start().map(|of| of.start_ns + of.duration_ns).max().unwrap();
+        let of_start =
+            || operations(run, "read").filter(move |operation| operation.repetition == start);
+        let last_begin = of_start().map(|start| start.start_ns).max().unwrap();
+        let last_end = of_start().map(|start| start.start_ns + start.duration_ns).max().unwrap();
         assert!(last_begin < last_end, "start {start}");
     }
-    let compared = result.comparisons.iter().find(|of| of.workload == "read").unwrap();
+    let compared =
+        result.comparisons.iter().find(|comparison| comparison.workload == "read").unwrap();
     assert_eq!((compared.rounds, compared.pairs), (4, 4), "{compared:?}");
 }
 
 fn programs_are_run(run: &Run) {
-    for of in operations(run, "dump") {
-        assert!(of.client_cpu_ns.is_some_and(|ns| ns > 0), "{of:?}");
+    for operation in operations(run, "dump") {
+        assert!(operation.client_cpu_ns.is_some_and(|ns| ns > 0), "{operation:?}");
         // The sessions' CPU time is there, although they are gone: COPY of 100,000 rows.
-        assert!(of.server_cpu_ns > 10_000_000, "{of:?}");
+        assert!(operation.server_cpu_ns > 10_000_000, "{operation:?}");
         // The accounts were read before, and nothing is written.
-        assert!(of.counters.blocks_read.unwrap() < 1640, "{of:?}");
-        assert!(of.counters.wal_bytes < 1 << 20, "{of:?}");
+        assert!(operation.counters.blocks_read.unwrap() < 1640, "{operation:?}");
+        assert!(operation.counters.wal_bytes < 1 << 20, "{operation:?}");
     }
 }
 
 fn clients_work(run: &Run, result: &RunResult) {
     let work = |name: &str| {
-        let workload = result.header.workloads.iter().find(|of| of.name == name).unwrap();
+        let workload =
+            result.header.workloads.iter().find(|workload| workload.name == name).unwrap();
         let Work::Operation { of: Some(OperationOf::Script { clients, .. }), .. } = workload.work
         else {
             panic!("{workload:?}")
@@ -125,37 +136,56 @@ fn clients_work(run: &Run, result: &RunResult) {
         clients
     };
     assert_eq!((work("fixed"), work("timed"), work("ingest")), (3, 2, 1));
-    for of in operations(run, "fixed") {
-        assert_eq!(of.transactions, Some(3 * 40));
-        assert!(of.course.is_empty(), "it has no time");
-        let latencies = of.latencies.as_ref().unwrap();
+    for operation in operations(run, "fixed") {
+        assert_eq!(operation.transactions, Some(3 * 40));
+        assert!(operation.course.is_empty(), "it has no time");
+        let latencies = operation.latencies.as_ref().unwrap();
         assert!(latencies.stddev_ns > Some(0.0) && latencies.mean_ns > Some(0.0));
         assert!(latencies.p50_ns <= latencies.p99_ns);
-        assert!(of.beside_cpu_ns.is_none());
+        assert!(operation.beside_cpu_ns.is_none());
         // Each inserts a row into the history, whatever its other changes do.
-        assert_eq!(of.counters.wal_by_type["Transaction/COMMIT"].records, 120, "{of:?}");
+        assert_eq!(
+            operation.counters.wal_by_type["Transaction/COMMIT"].records, 120,
+            "{operation:?}"
+        );
     }
     // The same accounts in both arms.
-    let images = |arm: &str, of: &Operation| of.arm == arm && of.repetition == 1;
+    let images =
+        |arm: &str, operation: &Operation| operation.arm == arm && operation.repetition == 1;
     let of_arm = |arm: &str| {
-        let first = operations(run, "ingest").find(|of| images(arm, of)).unwrap();
-        (first.transactions, first.counters.wal_by_type.get("Heap/INSERT").map(|of| of.records))
+        let first = operations(run, "ingest").find(|operation| images(arm, operation)).unwrap();
+        (
+            first.transactions,
+            first.counters.wal_by_type.get("Heap/INSERT").map(|wal_by_type| wal_by_type.records),
+        )
     };
     assert_eq!(of_arm("one"), of_arm("two"));
-    for of in operations(run, "timed") {
+    for operation in operations(run, "timed") {
         // 200 a second in a quarter of a second; Poisson's spread is 7.
-        let transactions = of.transactions.unwrap();
+        let transactions = operation.transactions.unwrap();
         assert!((15..100).contains(&transactions), "{transactions}");
-        assert!(of.duration_ns >= 250_000_000, "{of:?}");
+        assert!(operation.duration_ns >= 250_000_000, "{operation:?}");
         // It has a time, so it was followed: until its end, and never backwards.
-        let last = of.course.last().unwrap();
-        assert!(last.after_ns >= 250_000_000 && last.wal_bytes <= of.counters.wal_bytes, "{of:?}");
-        assert!(last.server_cpu_ns > 0 && last.server_cpu_ns <= of.server_cpu_ns, "{of:?}");
-        assert!(of.course.is_sorted_by_key(|at| (at.after_ns, at.wal_bytes)), "{of:?}");
-        assert_eq!(of.beside_cpu_ns.is_some(), of.arm == "two", "{of:?}");
+        let last = operation.course.last().unwrap();
+        assert!(
+            last.after_ns >= 250_000_000 && last.wal_bytes <= operation.counters.wal_bytes,
+            "{operation:?}"
+        );
+        assert!(
+            last.server_cpu_ns > 0 && last.server_cpu_ns <= operation.server_cpu_ns,
+            "{operation:?}"
+        );
+        assert!(
+            operation.course.is_sorted_by_key(|at| (at.after_ns, at.wal_bytes)),
+            "{operation:?}"
+        );
+        assert_eq!(operation.beside_cpu_ns.is_some(), operation.arm == "two", "{operation:?}");
     }
     let has = |name: &str, metric| {
-        result.comparisons.iter().any(|of| of.workload == name && of.metric == metric)
+        result
+            .comparisons
+            .iter()
+            .any(|comparison| comparison.workload == name && comparison.metric == metric)
     };
     for metric in [Metric::CpuPerTransaction, Metric::LatencyMedian, Metric::LatencyStddev] {
         assert!(has("fixed", metric) && has("timed", metric), "{metric:?}");
@@ -163,27 +193,28 @@ fn clients_work(run: &Run, result: &RunResult) {
     assert!(has("fixed", Metric::TransactionsPerSecond), "a closed loop has a rate of its own");
     assert!(!has("timed", Metric::TransactionsPerSecond), "an open loop has not");
     assert!(has("dump", Metric::ClientCpuPerOperation));
-    let of_dump =
-        |metric: &str| result.values.iter().any(|of| of.workload == "dump" && of.metric == metric);
+    let of_dump = |metric: &str| {
+        result.values.iter().any(|value| value.workload == "dump" && value.metric == metric)
+    };
     assert!(of_dump("blocks_read_per_operation") && !of_dump("blocks_read_per_page"), "no table");
     let value = |name: &str| {
-        let mut all = result.values.iter().filter(|of| of.workload == "fixed");
-        all.find(|of| of.metric == name).map(|of| of.exact)
+        let mut all = result.values.iter().filter(|value| value.workload == "fixed");
+        all.find(|value| value.metric == name).map(|value| value.exact)
     };
     assert_eq!(value("wal_per_transaction"), Some(false), "clients come in an order of their own");
     assert_eq!(value("wal_per_page"), None);
 }
 
 fn recovery_replays(run: &Run, result: &RunResult) {
-    for of in operations(run, "recovery") {
+    for operation in operations(run, "recovery") {
         // New versions of 9,999 rows, and images of the pages that they and the old ones are on.
-        assert!((2_500_000..12_000_000).contains(&of.counters.wal_bytes), "{of:?}");
+        assert!((2_500_000..12_000_000).contains(&operation.counters.wal_bytes), "{operation:?}");
     }
     let names: Vec<&str> = result
         .values
         .iter()
-        .filter(|of| of.workload == "recovery" && of.arm == "one")
-        .map(|of| of.metric.as_str())
+        .filter(|value| value.workload == "recovery" && value.arm == "one")
+        .map(|value| value.metric.as_str())
         .filter(|name| !name.starts_with("disk_") && !name.starts_with("file_"))
         .collect();
     assert_eq!(names, ["operation_time", "cpu_per_operation", "wal_per_page"]);
@@ -197,10 +228,10 @@ fn steps_under_a_limit_of_memory() {
     if MemoryGroup::create("steps", 96 << 20).and_then(MemoryGroup::remove).is_ok() {
         assert_eq!(ran.status, Some(0), "{ran:?}");
         let run = recorded(&scratch);
-        for of in operations(&run, "evicted") {
-            let memory = of.memory.unwrap();
+        for operation in operations(&run, "evicted") {
+            let memory = operation.memory.unwrap();
             assert!(memory.peak_bytes.is_none_or(|peak| peak <= 96 << 20), "{memory:?}");
-            assert!(of.counters.io.is_none_or(|io| io.read >= 1640 * 8192), "{of:?}");
+            assert!(operation.counters.io.is_none_or(|io| io.read >= 1640 * 8192), "{operation:?}");
         }
     } else {
         assert_eq!(ran.status, Some(2), "{ran:?}");

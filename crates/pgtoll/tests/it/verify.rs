@@ -313,7 +313,7 @@ pub(crate) fn findings<'a>(found: &'a Verified, path: &Path) -> Vec<&'a BlockFin
 
 pub(crate) fn relation<'a>(said: &'a Value, name: &str) -> &'a Value {
     let relations = said["relations"].as_array().unwrap();
-    relations.iter().find(|of| of["name"]["relation"] == name).unwrap()
+    relations.iter().find(|relation| relation["name"]["relation"] == name).unwrap()
 }
 
 fn check_found(mutation: &Mutation, path: &Path, found: &Verified, said: &Value) {
@@ -506,8 +506,7 @@ fn without_checksums_headers_are_judged() {
     let said = check_program(&[], &cluster.data(), 1);
     assert!(said["notes"][0].as_str().unwrap().contains("no checksums"), "{said}");
     let found: Vec<_> = relation(&said, "t")["findings"].as_array().unwrap().iter().collect();
-    let found: Vec<_> =
-        found.iter().map(|of| (&of["block"], of["kind"].as_str().unwrap())).collect();
+    let found: Vec<_> = found.iter().map(|s| (&s["block"], s["kind"].as_str().unwrap())).collect();
     assert_eq!(found, [(&4.into(), "header"), (&6.into(), "ahead_of_wal")]);
     cluster.remove(&mut guard).unwrap();
 }

@@ -171,7 +171,8 @@ fn check_tars(server: &Installation, guard: &mut Guard) {
     let plain = backup(guard, &cluster, "directory", &plain).unwrap();
     let (expected, wal) = of_directory(&plain);
     assert_eq!(wal, WalAtHand::Whole);
-    let failures = expected.findings.iter().filter(|of| of.defect.class() == FindingClass::Failure);
+    let failures =
+        expected.findings.iter().filter(|finding| finding.defect.class() == FindingClass::Failure);
     assert!(failures.clone().all(|finding| finding.block == 7), "{:?}", expected.findings);
     assert_eq!(failures.count(), DAMAGED.len());
     assert_eq!(expected.findings.len(), DAMAGED.len() + 1, "and what was cut");
@@ -221,7 +222,7 @@ fn check_packing(
 fn pack(place: &Path, ending: &str) {
     for entry in fs::read_dir(place).unwrap().flatten() {
         let path = entry.path();
-        if path.extension().is_none_or(|of| of != "tar") {
+        if path.extension().is_none_or(|extension| extension != "tar") {
             continue;
         }
         let mut plain = Vec::new();

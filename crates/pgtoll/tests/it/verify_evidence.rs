@@ -251,7 +251,7 @@ fn check_without_wal(data: &Path) {
 fn file_of(data: &Path, name: &str) -> PathBuf {
     let names = Names::of_data_directory(data).unwrap();
     let full = format!("postgres.{name}");
-    let (files, _) = names.iter().find(|(_, of)| of.to_string() == full).unwrap();
+    let (files, _) = names.iter().find(|(_, name)| name.to_string() == full).unwrap();
     data.join(format!("base/{}/{}", files.database, files.rel_number))
 }
 
@@ -335,7 +335,7 @@ fn older_than_hints(data: &Path, file: &Path) -> usize {
     let (read, _) =
         scan_with(&segments, 1, Hints::default, &mut |_| ControlFlow::Continue(())).unwrap();
     let number = file.file_name().unwrap().to_str().unwrap().parse::<u32>().unwrap();
-    let of_file = read.collected.0.iter().filter(|((of, _), _)| *of == number);
+    let of_file = read.collected.0.iter().filter(|((collected, _), _)| *collected == number);
     let lsn = |block: u32| PageHeader::read(&read_block(file, block.into())).unwrap().lsn;
     of_file.filter(|((_, block), hint)| lsn(*block) < **hint).count()
 }
@@ -399,42 +399,42 @@ fn check_found(data: &Path, paths: &[PathBuf; 7]) {
             Defect::Evidence(evidence) => *evidence,
             other => panic!("{other:?}"),
         };
-        let of = findings(found, path).into_iter();
-        of.map(|finding| (finding.block, evidence(&finding.defect))).collect()
+        let item = findings(found, path).into_iter();
+        item.map(|finding| (finding.block, evidence(&finding.defect))).collect()
     };
     let [stale, stale_index, zero, zero_index, zero_leaf, cut, cut_index] = paths;
     for (path, block) in [(stale, 3), (stale_index, 5)] {
-        let of = at(&by_wal, path);
+        let item = at(&by_wal, path);
         let is_older =
-            matches!(of[..], [(at, Evidence::Stale { lsn, wal })] if at == block && lsn < wal);
-        assert!(is_older, "{of:?}");
+            matches!(item[..], [(at, Evidence::Stale { lsn, wal })] if at == block && lsn < wal);
+        assert!(is_older, "{item:?}");
     }
     for (path, block) in [(zero, 7), (zero_index, 3), (zero_leaf, 4)] {
-        let of = at(&by_wal, path);
-        let is_found = matches!(of[..], [(at, Evidence::ZeroButLogged { .. })] if at == block);
-        assert!(is_found, "{of:?}");
+        let item = at(&by_wal, path);
+        let is_found = matches!(item[..], [(at, Evidence::ZeroButLogged { .. })] if at == block);
+        assert!(is_found, "{item:?}");
     }
-    let of = at(&by_indexes, zero);
-    let [(7, Evidence::ZeroButIndexed { .. })] = of[..] else { panic!("{of:?}") };
+    let element = at(&by_indexes, zero);
+    let [(7, Evidence::ZeroButIndexed { .. })] = element[..] else { panic!("{element:?}") };
     for (path, block) in [(zero_index, 3), (zero_leaf, 4)] {
-        let of = at(&by_indexes, path);
-        let is_found = matches!(of[..], [(at, Evidence::ZeroButLinked { .. })] if at == block);
-        assert!(is_found, "{block}: {of:?}");
+        let item = at(&by_indexes, path);
+        let is_found = matches!(item[..], [(at, Evidence::ZeroButLinked { .. })] if at == block);
+        assert!(is_found, "{block}: {item:?}");
     }
     let logged = at(&by_wal, cut);
     let [(20, Evidence::MissingButLogged { last: logged, .. })] = logged[..] else {
         panic!("{logged:?}")
     };
-    let of = at(&by_indexes, cut);
-    let [(20, Evidence::MissingButIndexed { last, .. })] = of[..] else { panic!("{of:?}") };
-    assert!(logged == last && last > 70, "{of:?}");
+    let entry = at(&by_indexes, cut);
+    let [(20, Evidence::MissingButIndexed { last, .. })] = entry[..] else { panic!("{entry:?}") };
+    assert!(logged == last && last > 70, "{entry:?}");
     let logged = at(&by_wal, cut_index);
     let [(6, Evidence::MissingButLogged { last: logged, .. })] = logged[..] else {
         panic!("{logged:?}")
     };
-    let of = at(&by_indexes, cut_index);
-    let [(6, Evidence::MissingButLinked { last, .. })] = of[..] else { panic!("{of:?}") };
-    assert!(logged == last && last > 10, "{of:?}");
+    let item = at(&by_indexes, cut_index);
+    let [(6, Evidence::MissingButLinked { last, .. })] = item[..] else { panic!("{item:?}") };
+    assert!(logged == last && last > 10, "{item:?}");
     for found in [by_wal, by_indexes] {
         let ours: usize = paths.iter().map(|path| findings(&found, path).len()).sum();
         assert_eq!(found.findings.len(), ours, "{:?}", found.findings);
@@ -445,7 +445,7 @@ fn check_said(data: &Path) {
     let said = check_program(&[], data, 1);
     let kinds = |name: &str| -> Vec<Value> {
         let findings = relation(&said, name)["findings"].as_array().unwrap();
-        findings.iter().map(|of| of["kind"].clone()).collect()
+        findings.iter().map(|finding| finding["kind"].clone()).collect()
     };
     assert_eq!(kinds("stale"), ["lost_write"]);
     assert_eq!(kinds("zero"), ["zero_but_logged"]);

@@ -46,7 +46,7 @@ fn verified(data: &Path, arguments: &[&str], status: i32) -> Value {
 fn blocks(said: &Value, table: &str) -> BTreeMap<String, BTreeSet<u32>> {
     let mut blocks: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
     let relations = said["relations"].as_array().unwrap().iter();
-    for found in relations.filter(|of| of["name"]["relation"] == table) {
+    for found in relations.filter(|relation| relation["name"]["relation"] == table) {
         for finding in found["findings"].as_array().unwrap() {
             let number = |key: &str| u32::try_from(finding[key].as_u64().unwrap()).unwrap();
             let words = finding["words"].as_str().unwrap();
@@ -64,9 +64,9 @@ const BOTH: &str = "the visibility map says all visible and frozen";
 
 /// Blocks of which it is said that they are not visible, and not frozen.
 fn stale(said: &Value, table: &str) -> (BTreeSet<u32>, BTreeSet<u32>) {
-    let of = blocks(said, table);
+    let block = blocks(said, table);
     let all = |words: &[&str]| -> BTreeSet<u32> {
-        words.iter().filter_map(|words| of.get(*words)).flatten().copied().collect()
+        words.iter().filter_map(|words| block.get(*words)).flatten().copied().collect()
     };
     (all(&[VISIBLE, BOTH]), all(&[FROZEN, BOTH]))
 }

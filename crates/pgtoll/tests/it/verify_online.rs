@@ -141,9 +141,9 @@ fn set_lsn(page: &mut [u8], lsn: Lsn) {
 fn found(said: &Value) -> Vec<(String, u64, String)> {
     let relations = said["relations"].as_array().unwrap().iter();
     let mut found: Vec<_> = relations
-        .flat_map(|of| {
-            let name = of["name"]["relation"].as_str().unwrap_or("?").to_owned();
-            of["findings"].as_array().unwrap().iter().map(move |finding| {
+        .flat_map(|relation| {
+            let name = relation["name"]["relation"].as_str().unwrap_or("?").to_owned();
+            relation["findings"].as_array().unwrap().iter().map(move |finding| {
                 let class = finding["class"].as_str().unwrap().to_owned();
                 (name.clone(), finding["block"].as_u64().unwrap(), class)
             })
@@ -153,8 +153,8 @@ fn found(said: &Value) -> Vec<(String, u64, String)> {
     found
 }
 
-fn expected(of: &[(&str, u64, &str)]) -> Vec<(String, u64, String)> {
-    let mut expected: Vec<_> = of
+fn expected(texts: &[(&str, u64, &str)]) -> Vec<(String, u64, String)> {
+    let mut expected: Vec<_> = texts
         .iter()
         .map(|(name, block, class)| ((*name).to_owned(), *block, (*class).to_owned()))
         .collect();

@@ -50,7 +50,7 @@ fn check(arguments: &[&str], data: &Path, status: i32) -> Value {
 
 fn kinds(said: &Value, name: &str) -> Vec<(u64, String)> {
     let relations = said["relations"].as_array().unwrap();
-    let found = relations.iter().find(|of| of["name"]["relation"] == name);
+    let found = relations.iter().find(|relation| relation["name"]["relation"] == name);
     let found = found.unwrap_or_else(|| panic!("{name}: {said:#}"));
     let findings = found["findings"].as_array().unwrap();
     let kind = |finding: &Value| {

@@ -108,12 +108,18 @@ fn damage_is_a_gap_that_is_named_and_the_rest_is_read() {
     fs::remove_file(&paths[1]).unwrap();
     let ran = run(pgtoll().args(["wal", "stats", "--json"]).arg(&directory));
     check(&ran, "segment 000000010000000000000002 is missing, from 0/200000 on");
-    let of: WalStatisticsRecord = serde_json::from_str(&ran.stdout).unwrap();
+    let statistics: WalStatisticsRecord = serde_json::from_str(&ran.stdout).unwrap();
     // Complete is not said of it, also to whoever does not know of gaps.
-    assert_eq!(of.end.kind, WalEndKind::Missing);
-    let [gap] = of.source.gaps.as_slice() else { panic!("{:?}", of.source) };
-    assert!(of.source.from < Some(gap.from) && Some(gap.to) < of.source.to, "{gap:?}");
-    assert!(of.total.records > 400 && of.cycles.iter().all(|cycle| !cycle.whole), "{of:?}");
+    assert_eq!(statistics.end.kind, WalEndKind::Missing);
+    let [gap] = statistics.source.gaps.as_slice() else { panic!("{:?}", statistics.source) };
+    assert!(
+        statistics.source.from < Some(gap.from) && Some(gap.to) < statistics.source.to,
+        "{gap:?}"
+    );
+    assert!(
+        statistics.total.records > 400 && statistics.cycles.iter().all(|cycle| !cycle.whole),
+        "{statistics:?}"
+    );
     // Nothing is behind the last segment: that is where reading ends.
     fs::write(&paths[1], &whole).unwrap();
     change(&paths[3], |bytes| bytes.truncate(PAGE));
@@ -126,29 +132,29 @@ fn damage_is_a_gap_that_is_named_and_the_rest_is_read() {
 fn a_part_of_the_wal_is_named_by_place() {
     let scratch = Scratch::new();
     let (directory, _) = archive(&scratch, MAGIC_OF_18);
-    let of = |arguments: &[&str]| {
+    let pick = |arguments: &[&str]| {
         run(pgtoll().args(["wal", "stats", "--json"]).arg(&directory).args(arguments))
     };
     let part = |arguments: &[&str]| -> WalStatisticsRecord {
-        let ran = of(arguments);
+        let ran = pick(arguments);
         assert_eq!((ran.status, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
         serde_json::from_str(&ran.stdout).unwrap()
     };
     let middle = part(&["--from", "0/200000", "--to", "0/300000"]);
     let (before, behind) = (part(&["--to", "0/200000"]), part(&["--from", "0/300000"]));
-    let sum = [&before, &middle, &behind].iter().map(|of| of.total.records).sum::<u64>();
+    let sum = [&before, &middle, &behind].iter().map(|item| item.total.records).sum::<u64>();
     assert_eq!(sum, part(&[]).total.records);
     assert_eq!(middle.end.kind, WalEndKind::Complete);
     assert_eq!(middle.end.words, "read up to 0/300000, as was asked");
     assert_eq!(middle.command[4..], ["--from", "0/200000", "--to", "0/300000"]);
     assert_eq!(part(&["--timeline", "1"]).total, part(&[]).total);
-    check(&of(&["--timeline", "2"]), "no segment of timeline 2; there are timelines 1");
-    check(&of(&["--from", "0/3", "--to", "0/2"]), "no WAL from 0/3 to 0/2");
-    check(&of(&["--from", "A/0"]), "the range lies outside the WAL, whose segments are from 0/1");
-    let since = of(&["--from", "2026-11-22T10:00:00Z"]);
+    check(&pick(&["--timeline", "2"]), "no segment of timeline 2; there are timelines 1");
+    check(&pick(&["--from", "0/3", "--to", "0/2"]), "no WAL from 0/3 to 0/2");
+    check(&pick(&["--from", "A/0"]), "the range lies outside the WAL, whose segments are from 0/1");
+    let since = pick(&["--from", "2026-11-22T10:00:00Z"]);
     check(&since, "no commit or checkpoint at 2026-11-22T10:00:00Z or later");
     for value in ["yesterday", "2026-11-22", "12:00"] {
-        let ran = of(&["--from", value]);
+        let ran = pick(&["--from", value]);
         assert_eq!((ran.status, ran.stdout.as_str()), (Some(2), ""), "{ran:?}");
         let words = format!("\"{value}\" is neither an LSN like 16/B374D848 nor a time");
         assert!(ran.stderr.contains(&words), "{ran:?}");

@@ -14,11 +14,11 @@ fn stats(arguments: &[&str]) -> WalStatisticsRecord {
 }
 
 /// `pg_waldump`'s totals from one place to another.
-fn theirs(server: &Installation, wal: &Path, of: &WalStatisticsRecord) -> WalAmount {
+fn theirs(server: &Installation, wal: &Path, statistics: &WalStatisticsRecord) -> WalAmount {
     let mut command = program(server.bin.join("pg_waldump"));
     command.args(["--stats", "--path"]).arg(wal);
-    command.arg(format!("--start={}", of.source.from.unwrap()));
-    command.arg(format!("--end={}", of.source.to.unwrap()));
+    command.arg(format!("--start={}", statistics.source.from.unwrap()));
+    command.arg(format!("--end={}", statistics.source.to.unwrap()));
     let ran = run(&mut command);
     let total = ran.stdout.lines().find(|line| line.starts_with("Total")).unwrap();
     // Percentages are in brackets or have a point.
@@ -44,8 +44,9 @@ fn a_servers_wal_is_streamed_and_named() {
         for statement in WORK.split(';') {
             cluster.run_psql(&mut guard, "postgres", statement).unwrap();
         }
-        let of = cluster.environment();
-        let (host, port, user) = (&of["PGHOST"], &of["PGPORT"], &of["PGUSER"]);
+        let environment = cluster.environment();
+        let (host, port, user) =
+            (&environment["PGHOST"], &environment["PGPORT"], &environment["PGUSER"]);
         let dsn = format!("host={host} port={port} user={user} dbname=postgres");
         let streamed = stats(&["--dsn", &dsn]);
         assert_eq!(streamed.end.kind, WalEndKind::Complete, "{name}");
@@ -65,23 +66,23 @@ fn a_servers_wal_is_streamed_and_named() {
     }
 }
 
-fn check_names(of: &WalStatisticsRecord) {
-    let names = of.relations.iter().filter_map(|relation| relation.name.as_ref());
+fn check_names(statistics: &WalStatisticsRecord) {
+    let names = statistics.relations.iter().filter_map(|relation| relation.name.as_ref());
     let table = names.clone().find(|name| name.relation == "Orders").unwrap();
     assert_eq!((&*table.database, &*table.schema, &*table.kind), ("postgres", "app", "table"));
     let index = names.clone().find(|name| name.relation == "Orders_pkey").unwrap();
     assert_eq!((index.of.as_deref(), &*index.kind), (Some("app.Orders"), "index"));
-    assert_eq!(of.databases[0].name.as_deref(), Some("postgres"));
-    assert!(of.names.is_some());
+    assert_eq!(statistics.databases[0].name.as_deref(), Some("postgres"));
+    assert!(statistics.names.is_some());
 }
 
 /// Names of another cluster name nothing here; what was counted is shown all the same.
 fn check_other_cluster(server: &Installation, cluster: &Cluster, guard: &mut Guard) {
     let other = Cluster::init(guard, server, "other", false).unwrap();
     let data = [cluster.data(), other.data()].map(|path| path.to_str().unwrap().to_owned());
-    let of = stats(&[&data[0], "--names", &data[1]]);
-    assert!(of.relations.iter().all(|relation| relation.name.is_none()));
-    assert!(of.total.records > 2000 && of.notes[0].contains("is of another cluster"));
+    let stat = stats(&[&data[0], "--names", &data[1]]);
+    assert!(stat.relations.iter().all(|relation| relation.name.is_none()));
+    assert!(stat.total.records > 2000 && stat.notes[0].contains("is of another cluster"));
     other.remove(guard).unwrap();
 }
 

@@ -45,8 +45,8 @@ fn worked(guard: &mut Guard, server: &Installation, checksums: bool, compression
 
 /// How far a row's bytes are from what is really there.
 #[expect(clippy::cast_precision_loss, reason = "a ratio")]
-fn error(row: &WhatIfRow, of: &WalWhatIfRecord) -> f64 {
-    (row.bytes as f64 / of.bytes as f64 - 1.0).abs()
+fn error(row: &WhatIfRow, record: &WalWhatIfRecord) -> f64 {
+    (row.bytes as f64 / record.bytes as f64 - 1.0).abs()
 }
 
 #[test]
@@ -57,39 +57,42 @@ fn the_sources_own_redo_points_explain_its_images() {
         for (checksums, compression) in [(true, "off"), (false, "pglz")] {
             let cluster = worked(&mut guard, &server, checksums, compression);
             cluster.stop(&mut guard, StopMode::Fast).unwrap();
-            let of = whatif(&[cluster.data().to_str().unwrap()]);
+            let whatif = whatif(&[cluster.data().to_str().unwrap()]);
             let name = cluster.name();
-            assert!(of.check.references > 5000, "{name}: {:?}", of.check);
-            assert_eq!(of.check.absent, 0, "{name}: {:?}", of.check);
+            assert!(whatif.check.references > 5000, "{name}: {:?}", whatif.check);
+            assert_eq!(whatif.check.absent, 0, "{name}: {:?}", whatif.check);
             // Two sessions may log the same page twice.
-            assert!(of.check.unpredicted <= 3, "{name}: {:?}", of.check);
-            assert!(of.redo_points.len() > 5, "{name}: {:?}", of.redo_points);
-            assert!(of.check.bytes_error.abs() < 0.001, "{name}: {:?}", of.check);
-            let settings = &of.source_settings;
+            assert!(whatif.check.unpredicted <= 3, "{name}: {:?}", whatif.check);
+            assert!(whatif.redo_points.len() > 5, "{name}: {:?}", whatif.redo_points);
+            assert!(whatif.check.bytes_error.abs() < 0.001, "{name}: {:?}", whatif.check);
+            let settings = &whatif.source_settings;
             assert_eq!((settings.max_wal_size_bytes, settings.hints), (8 << 20, checksums));
             // The same settings as a rule. The load's checkpoints follow each other so fast that the
             // checkpointer cannot keep to it: one more or less is a tenth of all.
-            let own = &of.rows[0];
+            let own = &whatif.rows[0];
             assert_ne!(own.class, WhatIfClass::Extrapolated, "{name}: {own:?}");
-            assert!(error(own, &of) < 0.15, "{name}: {own:?} {}", of.bytes);
-            check_directions(&of, compression == "off");
+            assert!(error(own, &whatif) < 0.15, "{name}: {own:?} {}", whatif.bytes);
+            check_directions(&whatif, compression == "off");
             cluster.remove(&mut guard).unwrap();
         }
     }
 }
 
 /// What is known beforehand.
-fn check_directions(of: &WalWhatIfRecord, is_plain: bool) {
-    let without_images = of.rows.iter().find(|row| !row.full_page_writes).unwrap();
-    let mut as_stored = of.rows.iter().filter(|row| row.wal_compression == "as stored");
-    assert!(as_stored.all(|row| row.bytes >= without_images.bytes), "{of:?}");
-    let last = of.curve.last().unwrap();
+fn check_directions(record: &WalWhatIfRecord, is_plain: bool) {
+    let without_images = record.rows.iter().find(|row| !row.full_page_writes).unwrap();
+    let mut as_stored = record.rows.iter().filter(|row| row.wal_compression == "as stored");
+    assert!(as_stored.all(|row| row.bytes >= without_images.bytes), "{record:?}");
+    let last = record.curve.last().unwrap();
     assert_eq!(last.checkpoints_by_volume, 0, "{last:?}");
-    assert!(of.curve[0].bytes > last.bytes && of.curve[0].checkpoints() > last.checkpoints());
-    let compressed = of.rows.iter().filter(|row| is_plain && row.wal_compression != "as stored");
+    assert!(
+        record.curve[0].bytes > last.bytes && record.curve[0].checkpoints() > last.checkpoints()
+    );
+    let compressed =
+        record.rows.iter().filter(|row| is_plain && row.wal_compression != "as stored");
     for row in compressed {
         // A sample of them is compressed.
-        assert!(row.image_bytes <= of.rows[0].image_bytes / 10 * 11, "{row:?}");
+        assert!(row.image_bytes <= record.rows[0].image_bytes / 10 * 11, "{row:?}");
     }
 }
 
@@ -112,8 +115,9 @@ fn a_running_servers_wal_is_answered_by_its_directory_and_by_its_stream() {
     check_archive(&scratch, &wal);
     let page = run(pgtoll().args(["wal", "whatif", "--format", "html"]).arg(&wal));
     assert!(page.stdout.starts_with("<!DOCTYPE html>"), "{page:?}");
-    let of = cluster.environment();
-    let (host, port, user) = (&of["PGHOST"], &of["PGPORT"], &of["PGUSER"]);
+    let environment = cluster.environment();
+    let (host, port, user) =
+        (&environment["PGHOST"], &environment["PGPORT"], &environment["PGUSER"]);
     let dsn = format!("host={host} port={port} user={user} dbname=postgres");
     let streamed = whatif(&["--dsn", &dsn, "--max-wal-size", "16MB,64MB", "--hints", "on,off"]);
     assert_eq!(streamed.rows.len(), 4, "{streamed:?}");
@@ -157,15 +161,22 @@ fn check_gap(archive: &Path) {
         .args(["--today", "checkpoint_timeout=1h"])
         .args(&without));
     assert_eq!(ran.status, Some(2), "{ran:?}");
-    let of: WalWhatIfRecord = serde_json::from_str(&ran.stdout).unwrap();
-    assert_eq!((of.end.kind, of.source.gaps.len()), (WalEndKind::Missing, 1), "{of:?}");
-    assert!(missing.contains(of.source.gaps[0].words.split(' ').nth(1).unwrap()), "{of:?}");
-    assert!(of.notes[0].starts_with("All figures are of the longest stretch"), "{:?}", of.notes);
+    let record: WalWhatIfRecord = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((record.end.kind, record.source.gaps.len()), (WalEndKind::Missing, 1), "{record:?}");
+    assert!(missing.contains(record.source.gaps[0].words.split(' ').nth(1).unwrap()), "{record:?}");
+    assert!(
+        record.notes[0].starts_with("All figures are of the longest stretch"),
+        "{:?}",
+        record.notes
+    );
     let today = ["--today", "max_wal_size=8MB", "--today", "checkpoint_timeout=1h"];
     let longest = whatif(&[&without[5..], &today].concat());
-    assert_eq!((of.source.from, of.source.to), (longest.source.from, longest.source.to));
-    assert_eq!((&of.rows, &of.curve, &of.check), (&longest.rows, &longest.curve, &longest.check));
-    assert_eq!((of.bytes, &of.redo_points), (longest.bytes, &longest.redo_points));
+    assert_eq!((record.source.from, record.source.to), (longest.source.from, longest.source.to));
+    assert_eq!(
+        (&record.rows, &record.curve, &record.check),
+        (&longest.rows, &longest.curve, &longest.check)
+    );
+    assert_eq!((record.bytes, &record.redo_points), (longest.bytes, &longest.redo_points));
 }
 
 /// A time is where the first commit or checkpoint then or later is: parts up to and from a time are
@@ -211,17 +222,17 @@ fn check_short_stream(cluster: &Cluster, dsn: &str) {
 }
 
 /// What was printed as JSON is shown again, with each answer and the range of those that have one.
-fn check_report(scratch: &Scratch, of: &WalWhatIfRecord) {
+fn check_report(scratch: &Scratch, record: &WalWhatIfRecord) {
     let file = scratch.path("whatif.json");
-    fs::write(&file, serde_json::to_vec(of).unwrap()).unwrap();
+    fs::write(&file, serde_json::to_vec(record).unwrap()).unwrap();
     let ran = run(pgtoll().arg("report").arg(&file));
     assert_eq!(
         (ran.status, &ran.stdout),
-        (Some(0), &of.text(&pgtoll_report::TableOptions::default())),
+        (Some(0), &record.text(&pgtoll_report::TableOptions::default())),
         "{ran:?}"
     );
     let page = run(pgtoll().args(["report", "--format", "html"]).arg(&file));
-    assert_eq!(page.stdout, of.html());
+    assert_eq!(page.stdout, record.html());
     let refused = run(pgtoll().args(["report", "--format", "csv"]).arg(&file));
     assert_eq!(refused.status, Some(2), "{refused:?}");
 }
@@ -238,9 +249,9 @@ fn check_interrupt(cluster: &Cluster, dsn: &str) {
     kill(Pid::from_raw(pid_of(&child)), Signal::SIGINT).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    let of: WalWhatIfRecord = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(of.end.kind, WalEndKind::Interrupted);
-    assert!(of.redo_points.len() < 3, "it is from the last checkpoint on: {of:?}");
+    let record: WalWhatIfRecord = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(record.end.kind, WalEndKind::Interrupted);
+    assert!(record.redo_points.len() < 3, "it is from the last checkpoint on: {record:?}");
 }
 
 fn refused(arguments: &[&str]) -> Ran {
@@ -318,15 +329,15 @@ fn without_checksums(guard: &mut Guard, server: &Installation, vacuum: &str) -> 
     let (cluster, on) = load_and_vacuum(guard, server, true, (&LOAD, vacuum));
     let data = cluster.data();
     let (from, to) = (on.start.to_string(), on.end.to_string());
-    let of = whatif(&["--from", &from, "--to", &to, "--hints", "off", data.to_str().unwrap()]);
-    assert_eq!(of.check.absent, 0, "{of:?}");
-    let depends = of.notes.iter().any(|note| note.starts_with("VACUUM froze rows"));
+    let whatif = whatif(&["--from", &from, "--to", &to, "--hints", "off", data.to_str().unwrap()]);
+    assert_eq!(whatif.check.absent, 0, "{whatif:?}");
+    let depends = whatif.notes.iter().any(|note| note.starts_with("VACUUM froze rows"));
     let freezes_early = server.version.facts().unwrap().wal.freezes_after_hint;
-    assert_eq!(depends, freezes_early, "{:?}", of.notes);
+    assert_eq!(depends, freezes_early, "{:?}", whatif.notes);
     let (twin, off) = load_and_vacuum(guard, server, false, (&LOAD, vacuum));
     cluster.remove(guard).unwrap();
     twin.remove(guard).unwrap();
-    (of.rows[0].clone(), off.end.bytes_since(off.start).unwrap())
+    (whatif.rows[0].clone(), off.end.bytes_since(off.start).unwrap())
 }
 
 /// Since 16 `VACUUM` freezes pages because it has logged an image of them for a hint: without hints
@@ -366,7 +377,7 @@ fn a_vacuum_that_prunes_is_as_its_twin_both_ways() {
             load_and_vacuum(guard, &server, checksums, (&load, "VACUUM loaded"))
         };
         let (on, off) = (vacuumed(&mut guard, true), vacuumed(&mut guard, false));
-        let bytes = |of: &Range<Lsn>| of.end.bytes_since(of.start).unwrap();
+        let bytes = |range: &Range<Lsn>| range.end.bytes_since(range.start).unwrap();
         assert!(bytes(&on.1) > 2 * bytes(&off.1), "{:?} {:?}", on.1, off.1);
         for ((cluster, range), hints, truth) in [(&on, "off", &off.1), (&off, "on", &on.1)] {
             let (from, to) = (range.start.to_string(), range.end.to_string());

@@ -41,8 +41,8 @@ const TWINS: &str = "[[arms]]\nname = \"one\"\n[[arms]]\nname = \"other\"\ntwin_
 
 const SHORT: [&str; 4] = ["--rounds", "2", "--round-time", "400ms"];
 
-fn with<'a>(of: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
-    [of, more].concat()
+fn with<'a>(texts: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
+    [texts, more].concat()
 }
 
 #[test]
@@ -65,13 +65,18 @@ fn scripts_of_ones_own_run_on_tables_of_ones_own() {
     let ran = measure(&scratch, &with(&with(&[&file], &arguments), &SHORT));
     let result = result(&ran);
     let Work::Script { scripts, .. } = &result.header.workloads[0].work else { panic!() };
-    let weights: Vec<u32> = scripts.iter().map(|of| of.weight).collect();
+    let weights: Vec<u32> = scripts.iter().map(|script| script.weight).collect();
     assert_eq!(weights, [3, 1]);
-    assert!(scripts.iter().all(|of| of.text.as_ref().is_some_and(|text| text.contains("item"))));
+    assert!(
+        scripts.iter().all(|script| script.text.as_ref().is_some_and(|text| text.contains("item")))
+    );
     // A quarter of 1000 transactions insert, give or take five standard deviations.
     let run = recorded(&scratch);
-    let inserts: Vec<u64> =
-        run.counted.iter().map(|of| of.counters.wal_by_type["Heap/INSERT"].records).collect();
+    let inserts: Vec<u64> = run
+        .counted
+        .iter()
+        .map(|counted| counted.counters.wal_by_type["Heap/INSERT"].records)
+        .collect();
     assert!((180..320).contains(&inserts[0]), "{inserts:?}");
     assert_eq!(inserts[0], inserts[1], "the same seed");
     let again = result.header.command.join(" ");
@@ -107,9 +112,12 @@ fn a_program_makes_the_load() {
     let file = experiment(&scratch, "", TWINS, "script = \"select-only\"");
     let arguments = ["--rounds", "3", "--round-time", "1s", "--slice", "100ms"];
     let result = result(&measure(&scratch, &with(&[&file, "--workload", &command], &arguments)));
-    let metrics: Vec<Metric> = result.comparisons.iter().map(|of| of.metric).collect();
+    let metrics: Vec<Metric> =
+        result.comparisons.iter().map(|comparison| comparison.metric).collect();
     assert_eq!(metrics, Metric::OF_SLICES);
-    assert!(result.comparisons.iter().all(|of| of.rounds == 3 && of.pairs == 3));
+    assert!(
+        result.comparisons.iter().all(|comparison| comparison.rounds == 3 && comparison.pairs == 3)
+    );
     let run = recorded(&scratch);
     assert_eq!(run.slices.len(), 3 * 2 * 5);
     for round in &run.rounds {
@@ -138,17 +146,17 @@ fn clients_work_at_the_same_time() {
     assert_eq!((clients, workload.slicing.as_ref().unwrap().one_cpu), (3, Some(false)));
     let run = recorded(&scratch);
     // In a second three clients wait for their answers nearly three seconds.
-    for round in run.rounds.iter().filter(|of| of.workload == "work") {
-        for of in &round.latencies {
+    for round in run.rounds.iter().filter(|round| round.workload == "work") {
+        for latency in &round.latencies {
             let slices = run.slices.iter().filter(|slice| {
-                (&*slice.workload, slice.round, &slice.arm) == ("work", round.round, &of.arm)
+                (&*slice.workload, slice.round, &slice.arm) == ("work", round.round, &latency.arm)
             });
             let (mut transactions, mut duration_ns) = (0, 0);
             for slice in slices {
                 transactions += slice.transactions;
                 duration_ns += slice.duration_ns;
             }
-            let waited_ns = of.mean_ns.unwrap() * transactions as f64;
+            let waited_ns = latency.mean_ns.unwrap() * transactions as f64;
             assert!(waited_ns > 1.5 * duration_ns as f64, "{waited_ns} of {duration_ns}");
         }
     }
@@ -182,14 +190,15 @@ fn an_open_loop_shows_latencies_at_its_rate() {
     let arguments = ["--workload", "select-only", "--rate", "400", "--slice", "500ms"];
     let rounds = ["--rounds", "2", "--round-time", "2100ms"];
     let result = result(&measure(&scratch, &with(&with(&[&file], &arguments), &rounds)));
-    let metrics: Vec<Metric> = result.comparisons.iter().map(|of| of.metric).collect();
+    let metrics: Vec<Metric> =
+        result.comparisons.iter().map(|comparison| comparison.metric).collect();
     assert!(!metrics.contains(&Metric::TransactionsPerSecond), "{metrics:?}");
     assert!(metrics.contains(&Metric::LatencyMedian), "{metrics:?}");
     let run = recorded(&scratch);
     // Two rounds of two slices of 200 transactions each on average; Poisson's spread is 28.
     for arm in ["one", "other"] {
-        let own = run.slices.iter().filter(|of| of.arm == arm);
-        let transactions: u64 = own.map(|of| of.transactions).sum();
+        let own = run.slices.iter().filter(|slice| slice.arm == arm);
+        let transactions: u64 = own.map(|slice| slice.transactions).sum();
         assert!((650..950).contains(&transactions), "{transactions}");
     }
     assert!(run.rounds.iter().all(|round| round.latencies.len() == 2));
@@ -205,8 +214,8 @@ fn a_crossover_changes_settings_of_one_cluster() {
     let result = result(&measure(&scratch, &with(&[&file], &SHORT)));
     assert!(result.header.design.crossover);
     let wal = |arm: &str| {
-        let mut all = result.values.iter().filter(|of| of.metric == "wal_per_transaction");
-        all.find(|of| of.arm == arm).unwrap().value
+        let mut all = result.values.iter().filter(|value| value.metric == "wal_per_transaction");
+        all.find(|value| value.arm == arm).unwrap().value
     };
     assert!(wal("other") < wal("one") / 2.0, "{} {}", wal("one"), wal("other"));
     let run = recorded(&scratch);
@@ -251,7 +260,7 @@ fn servers_with_less_memory_than_data_read_from_the_disk() {
             assert!(memory.limit_hits > 0 && memory.peak_bytes.unwrap() <= 64 << 20, "{memory:?}");
             assert!(arm.io.unwrap().read > 1 << 20, "{:?}", arm.io);
         }
-        let reads = result.values.iter().find(|of| of.metric == "disk_read_per_transaction");
+        let reads = result.values.iter().find(|value| value.metric == "disk_read_per_transaction");
         assert!(reads.unwrap().value > 1000.0);
         let table = run_report(&scratch);
         assert!(table.contains("work, 64MB of memory a server: 2 rounds"), "{table}");
@@ -276,16 +285,17 @@ fn the_steps_of_a_load_add_up() {
     let arms = "[[arms]]\nname = \"one\"\n[[arms]]\nname = \"other\"\nchecksums = true";
     let file = experiment(&scratch, "", arms, work);
     let result = result(&measure(&scratch, &[&file, "--repetitions", "1"]));
-    let names: Vec<&str> = result.header.workloads.iter().map(|of| of.name.as_str()).collect();
+    let names: Vec<&str> =
+        result.header.workloads.iter().map(|workload| workload.name.as_str()).collect();
     assert_eq!(names, ["rows", "keys", "all"]);
     let run = recorded(&scratch);
-    let sum = |name: &str, of: fn(&pgtoll_record::Operation) -> u64| -> u64 {
-        run.operations.iter().filter(|one| one.workload == name).map(of).sum()
+    let sum = |name: &str, operation: fn(&pgtoll_record::Operation) -> u64| -> u64 {
+        run.operations.iter().filter(|one| one.workload == name).map(operation).sum()
     };
     let amounts: [fn(&pgtoll_record::Operation) -> u64; 2] =
         [|one| one.duration_ns, |one| one.counters.wal_bytes];
-    for of in amounts {
-        assert_eq!(sum("rows", of) + sum("keys", of), sum("all", of));
+    for amount in amounts {
+        assert_eq!(sum("rows", amount) + sum("keys", amount), sum("all", amount));
     }
     // COPY of 100,000 rows, which have 84 bytes of filler each, twice in each of two arms.
     assert!(sum("rows", |one| one.counters.wal_bytes) > 4 * 8_400_000);
@@ -308,10 +318,9 @@ fn a_planted_handicap_is_found() {
     let work = format!("script = \"{}\"", script.display());
     let file = experiment(&scratch, "", arms, &work);
     let result = result(&measure(&scratch, &[&file, "--rounds", "6", "--round-time", "1s"]));
-    let handicap = result
-        .comparisons
-        .iter()
-        .find(|of| of.arm == "handicap" && of.metric == Metric::CpuPerTransaction);
+    let handicap = result.comparisons.iter().find(|comparison| {
+        comparison.arm == "handicap" && comparison.metric == Metric::CpuPerTransaction
+    });
     let handicap = handicap.unwrap();
     assert_eq!(handicap.verdict, Verdict::Costs, "{handicap:?}");
     assert!(handicap.ratio.lower > 1.2, "{handicap:?}");

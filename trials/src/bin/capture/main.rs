@@ -138,12 +138,12 @@ fn prepared(
     Ok(cluster)
 }
 
-fn words(of: &BenchLoad) -> String {
+fn words(load: &BenchLoad) -> String {
     let milliseconds = |nanoseconds: u64| Duration::from_nanos(nanoseconds).as_secs_f64() * 1e3;
     format!(
         "{} transactions, median {:.3} ms, p99 {:.3} ms",
-        of.transactions,
-        milliseconds(of.median_ns),
-        milliseconds(of.p99_ns)
+        load.transactions,
+        milliseconds(load.median_ns),
+        milliseconds(load.p99_ns)
     )
 }

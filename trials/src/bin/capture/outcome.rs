@@ -15,12 +15,12 @@ pub(crate) fn outcomes(
     runs: &[(CaptureArm, BenchLoad)],
 ) -> anyhow::Result<Vec<BenchOutcome>> {
     let figures: [(&str, Figure); 3] = [
-        ("median latency", |of| milliseconds(of.median_ns)),
-        ("p99 latency", |of| milliseconds(of.p99_ns)),
-        ("seconds a transaction", |of| of.seconds / count(of.transactions)),
+        ("median latency", |item| milliseconds(item.median_ns)),
+        ("p99 latency", |item| milliseconds(item.p99_ns)),
+        ("seconds a transaction", |item| item.seconds / count(item.transactions)),
     ];
     let of_arm =
-        |wanted: CaptureArm| runs.iter().filter(move |(of, _)| *of == wanted).map(|of| &of.1);
+        |wanted: CaptureArm| runs.iter().filter(move |(run, _)| *run == wanted).map(|run| &run.1);
     let outcome = |what: String, estimate| BenchOutcome {
         subject: subject.clone(),
         what,
@@ -58,8 +58,8 @@ fn milliseconds(nanoseconds: u64) -> f64 {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a slice's counts are far below 2^53")]
-fn count(of: u64) -> f64 {
-    of as f64
+fn count(count: u64) -> f64 {
+    count as f64
 }
 
 #[cfg(test)]
@@ -90,7 +90,7 @@ mod tests {
         ];
         let outcomes = outcomes(&BenchSubject::default(), &runs).unwrap();
         let value = |what: &str| {
-            let found = outcomes.iter().find(|of| of.what == what).unwrap();
+            let found = outcomes.iter().find(|outcome| outcome.what == what).unwrap();
             found.estimate.ratio
         };
         assert!((value("median latency added, ms, captured") - 0.055).abs() < 1e-9);

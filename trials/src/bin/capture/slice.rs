@@ -92,7 +92,7 @@ impl Site {
         rate: Option<f64>,
     ) -> anyhow::Result<BenchLoad> {
         self.monitor.execute("CHECKPOINT")?;
-        let crowd = self.crowds.iter_mut().find(|(of, _)| *of == arm);
+        let crowd = self.crowds.iter_mut().find(|(crowd, _)| *crowd == arm);
         let (_, crowd) = crowd.context("find the arm's clients")?;
         drop(crowd.take_latencies());
         let tally = crowd.run(Until::Time(time), rate)?;

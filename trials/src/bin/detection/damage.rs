@@ -121,7 +121,8 @@ fn delete_row(path: &Path, block: u64) -> anyhow::Result<()> {
     let mut page = vec![0; BLOCK_BYTES];
     let file = File::open(path).context("open a table")?;
     file.read_exact_at(&mut page, block * BLOCK_BYTES as u64).context("read a page")?;
-    let row = line_pointers(&page).find(|of| of.state == LinePointerState::Normal);
+    let row =
+        line_pointers(&page).find(|line_pointer| line_pointer.state == LinePointerState::Normal);
     let row = usize::from(row.context("a page without a row")?.offset);
     page[row + XMAX_AT..][..4].copy_from_slice(&DELETED_BY.to_le_bytes());
     let infomask = u16::from_le_bytes([page[row + INFOMASK_AT], page[row + INFOMASK_AT + 1]]);

@@ -135,9 +135,9 @@ impl Site {
 
     /// A copy to damage.
     pub(crate) fn copy(&self, guard: &mut Guard, checksums: bool) -> anyhow::Result<Cluster> {
-        let of = if checksums { &self.with } else { &self.without };
+        let item = if checksums { &self.with } else { &self.without };
         let name = self.new_name("copy");
-        Ok(of.copy(guard, &name)?)
+        Ok(item.copy(guard, &name)?)
     }
 
     fn new_name(&self, what: &str) -> String {

@@ -63,7 +63,8 @@ pub(crate) enum RepairResult {
 
 impl Outcome {
     pub(crate) fn is_failed(&self) -> bool {
-        let is_wrong = self.repair.as_ref().is_some_and(|of| of.result == RepairResult::Wrong);
+        let is_wrong =
+            self.repair.as_ref().is_some_and(|repair| repair.result == RepairResult::Wrong);
         self.found == Detected::Missed || is_wrong
     }
 }
@@ -114,8 +115,10 @@ impl Drill {
     fn found(&self, record: &Value) -> Detected {
         let filenode = self.damage.relation.file.file_name().and_then(|name| name.to_str());
         let relations = record["relations"].as_array().into_iter().flatten();
-        let own = relations.filter(|of| Some(of["filenode"].to_string().as_str()) == filenode);
-        let findings = own.flat_map(|of| of["findings"].as_array().into_iter().flatten());
+        let own = relations
+            .filter(|relation| Some(relation["filenode"].to_string().as_str()) == filenode);
+        let findings =
+            own.flat_map(|relation| relation["findings"].as_array().into_iter().flatten());
         let has_block = |finding: &&Value| {
             let [first, count] = ["block", "blocks"].map(|key| finding[key].as_u64().unwrap_or(0));
             (first..first + count.max(1)).contains(&self.damage.block)
@@ -135,7 +138,7 @@ impl Drill {
     /// its file, as servers leave them.
     fn is_unknowable(&self, record: &Value) -> bool {
         let covered = record["covered"].as_array().into_iter().flatten();
-        let wal = covered.filter_map(Value::as_str).find_map(|of| of.strip_prefix("WAL from "));
+        let wal = covered.filter_map(Value::as_str).find_map(|item| item.strip_prefix("WAL from "));
         let from = wal.and_then(|range| range.split(' ').next()?.parse::<Lsn>().ok());
         let lsn = PageHeader::read(&self.damage.before).map(|header| header.lsn);
         let is_before = from.zip(lsn).is_some_and(|(from, lsn)| lsn <= from);

@@ -48,14 +48,14 @@ impl Score {
     }
 
     fn total(&self) -> Counts {
-        self.kinds.values().fold(Counts::default(), |sum, of| Counts {
-            drills: sum.drills + of.drills,
-            found: sum.found + of.found,
-            noted: sum.noted + of.noted,
-            unknowable: sum.unknowable + of.unknowable,
-            missed: sum.missed + of.missed,
-            right: sum.right + of.right,
-            wrong: sum.wrong + of.wrong,
+        self.kinds.values().fold(Counts::default(), |sum, kind| Counts {
+            drills: sum.drills + kind.drills,
+            found: sum.found + kind.found,
+            noted: sum.noted + kind.noted,
+            unknowable: sum.unknowable + kind.unknowable,
+            missed: sum.missed + kind.missed,
+            right: sum.right + kind.right,
+            wrong: sum.wrong + kind.wrong,
         })
     }
 

@@ -165,7 +165,7 @@ impl Site {
             damaged.start(guard)?;
         }
         let path = |path: &Path| path.to_string_lossy().into_owned();
-        let named = |option: &str, of: &Path| vec![option.to_owned(), path(of)];
+        let named = |option: &str, place: &Path| vec![option.to_owned(), path(place)];
         let wal = named("--wal", &archive);
         let sources = BTreeMap::from([
             ("backup and WAL", [named("--from-backup", &backup), wal.clone()].concat()),

@@ -38,7 +38,7 @@ impl std::fmt::Debug for MadeBackup {
 
 impl MadeBackup {
     /// Of about this size: tables of a gigabyte, or one that is shorter.
-    pub(crate) fn of(bytes: u64) -> anyhow::Result<Self> {
+    pub(crate) fn from_bytes(bytes: u64) -> anyhow::Result<Self> {
         let blocks = (bytes / PAGE as u64).clamp(1, BLOCKS);
         let tables = (bytes / (blocks * PAGE as u64)).max(1);
         let page = page();
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_range_has_the_bytes_of_the_whole() {
-        let backup = MadeBackup::of(3 * PAGE as u64).unwrap();
+        let backup = MadeBackup::from_bytes(3 * PAGE as u64).unwrap();
         let mut whole = Vec::new();
         backup.write(0..backup.bytes(), &mut whole).unwrap();
         assert_eq!(whole.len() as u64, backup.bytes());

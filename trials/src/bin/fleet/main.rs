@@ -77,7 +77,7 @@ fn bench(arguments: &Arguments) -> anyhow::Result<bool> {
     print(&score::introduction(&header));
     recorder.write(&FleetBenchLine::Header(Box::new(header)))?;
     let mut lines = BenchLines { recorder, reads: Vec::new(), plans: Vec::new() };
-    let is_tried = |case: &str| arguments.case.iter().any(|of| of == case);
+    let is_tried = |case: &str| arguments.case.iter().any(|item| item == case);
     if is_tried("cost") {
         cost(arguments, &site, &mut lines)?;
     }
@@ -176,17 +176,17 @@ struct BenchLines {
 }
 
 impl BenchLines {
-    fn read(&mut self, of: FleetBenchRead) -> anyhow::Result<()> {
-        print(&score::read_line(&of));
-        self.recorder.write(&FleetBenchLine::Read(Box::new(of.clone())))?;
-        self.reads.push(of);
+    fn read(&mut self, fleet_bench_read: FleetBenchRead) -> anyhow::Result<()> {
+        print(&score::read_line(&fleet_bench_read));
+        self.recorder.write(&FleetBenchLine::Read(Box::new(fleet_bench_read.clone())))?;
+        self.reads.push(fleet_bench_read);
         Ok(())
     }
 
-    fn plan(&mut self, of: FleetBenchPlan) -> anyhow::Result<()> {
-        print(&score::plan_line(&of));
-        self.recorder.write(&FleetBenchLine::Plan(Box::new(of.clone())))?;
-        self.plans.push(of);
+    fn plan(&mut self, plan: FleetBenchPlan) -> anyhow::Result<()> {
+        print(&score::plan_line(&plan));
+        self.recorder.write(&FleetBenchLine::Plan(Box::new(plan.clone())))?;
+        self.plans.push(plan);
         Ok(())
     }
 }

@@ -51,7 +51,7 @@ impl PackedBackup {
         packing: FleetBenchPacking,
     ) -> anyhow::Result<FleetBenchRead> {
         let Measured { usage, peak_kb, .. } = self.store.verify(&key_of(packing))?;
-        let at = PACKINGS.into_iter().position(|of| of == packing).unwrap_or_default();
+        let at = PACKINGS.into_iter().position(|item| item == packing).unwrap_or_default();
         Ok(FleetBenchRead {
             case: FleetBenchCase::Packing,
             repetition,

@@ -29,7 +29,7 @@ pub(crate) struct BenchBackup {
 
 impl BenchBackup {
     pub(crate) fn make(bytes: u64, file_in: Option<&Path>) -> anyhow::Result<Self> {
-        let made = Arc::new(MadeBackup::of(bytes)?);
+        let made = Arc::new(MadeBackup::from_bytes(bytes)?);
         let file = file_in.map(|base| write(&made, base)).transpose()?;
         let server = ObjectServer::start();
         let bytes = made.bytes();

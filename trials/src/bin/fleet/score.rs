@@ -70,16 +70,16 @@ fn of_case(
     case: FleetBenchCase,
     place: FleetBenchPlace,
 ) -> impl Iterator<Item = &FleetBenchRead> {
-    reads.iter().filter(move |of| of.case == case && of.place == place)
+    reads.iter().filter(move |item| item.case == case && item.place == place)
 }
 
 fn cost(reads: &[FleetBenchRead]) -> anyhow::Result<Vec<FleetOutcomeLine>> {
-    let cpu = |place| of_case(reads, FleetBenchCase::Cost, place).map(|of| of.usage.cpu_s());
+    let cpu = |place| of_case(reads, FleetBenchCase::Cost, place).map(|case| case.usage.cpu_s());
     if cpu(FleetBenchPlace::Store).next().is_none() {
         return Ok(Vec::new());
     }
-    let of = ratio(cpu(FleetBenchPlace::File), cpu(FleetBenchPlace::Store))?;
-    let BenchEstimate { ratio, lower, upper } = of;
+    let item = ratio(cpu(FleetBenchPlace::File), cpu(FleetBenchPlace::Store))?;
+    let BenchEstimate { ratio, lower, upper } = item;
     Ok(vec![FleetOutcomeLine {
         what: "throughput per CPU second, store / file".to_owned(),
         found: ratio,
@@ -90,9 +90,9 @@ fn cost(reads: &[FleetBenchRead]) -> anyhow::Result<Vec<FleetOutcomeLine>> {
 
 fn memory(reads: &[FleetBenchRead]) -> Vec<FleetOutcomeLine> {
     let peaks = |place| of_case(reads, FleetBenchCase::Memory, place);
-    let file = peaks(FleetBenchPlace::File).map(|of| of.peak_kb).max();
-    let most = peaks(FleetBenchPlace::Store).map(|of| of.peak_kb).max();
-    let by_size = |of: &&FleetBenchRead| of.bytes;
+    let file = peaks(FleetBenchPlace::File).map(|peak| peak.peak_kb).max();
+    let most = peaks(FleetBenchPlace::Store).map(|peak| peak.peak_kb).max();
+    let by_size = |fleet_bench_read: &&FleetBenchRead| fleet_bench_read.bytes;
     let smallest = peaks(FleetBenchPlace::Store).min_by_key(by_size);
     let largest = peaks(FleetBenchPlace::Store).max_by_key(by_size);
     let (Some(file), Some(most), Some(smallest), Some(largest)) = (file, most, smallest, largest)
@@ -123,7 +123,7 @@ fn memory(reads: &[FleetBenchRead]) -> Vec<FleetOutcomeLine> {
 fn packings(reads: &[FleetBenchRead]) -> Vec<FleetOutcomeLine> {
     let mut lines = Vec::new();
     for packing in PACKINGS {
-        let first = reads.iter().find(|of| of.packing == Some(packing));
+        let first = reads.iter().find(|item| item.packing == Some(packing));
         if let (Some(time), Some(first)) = (fleet_packing_time(reads, packing), first) {
             let unpacked = first.unpacked_bytes.unwrap_or(first.bytes);
             let factor = number(unpacked) / number(first.bytes);
@@ -137,8 +137,8 @@ fn packings(reads: &[FleetBenchRead]) -> Vec<FleetOutcomeLine> {
 /// The same of an object beyond its bytes, where there are readings of both.
 fn objects(reads: &[FleetBenchRead]) -> Option<FleetOutcomeLine> {
     let plain = fleet_packing_time(reads, FleetBenchPacking::Plain);
-    let time = fleet_object_time(reads, plain.map_or(0.0, |of| of.seconds))?;
-    let count = reads.iter().find_map(|of| of.objects).unwrap_or_default();
+    let time = fleet_object_time(reads, plain.map_or(0.0, |plain| plain.seconds))?;
+    let count = reads.iter().find_map(|item| item.objects).unwrap_or_default();
     let bytes = if plain.is_some() { "beyond its bytes" } else { "with its bytes" };
     let what = format!("CPU ms of an object, {bytes}, of {count}, over TLS");
     Some(reported(what, &time, 1e3))
@@ -163,27 +163,28 @@ fn name(packing: FleetBenchPacking) -> &'static str {
     }
 }
 
-fn of_plan(of: &FleetBenchPlan) -> Vec<FleetOutcomeLine> {
+fn of_plan(plan: &FleetBenchPlan) -> Vec<FleetOutcomeLine> {
     let line = |what: String, found, goal| FleetOutcomeLine { what, found, interval: None, goal };
-    match of.case {
+    match plan.case {
         FleetBenchCase::Listing => {
-            let what = format!("{} objects planned, {} ms an answer, s", of.objects, of.delay_ms);
-            vec![line(what, of.wall_s, Goal::AtMost(LISTING_S))]
+            let what =
+                format!("{} objects planned, {} ms an answer, s", plan.objects, plan.delay_ms);
+            vec![line(what, plan.wall_s, Goal::AtMost(LISTING_S))]
         }
         FleetBenchCase::Shares => {
-            let is_meant = of.unit_bytes == UNIT_BYTES && of.shards <= NODES;
+            let is_meant = plan.unit_bytes == UNIT_BYTES && plan.shards <= NODES;
             let goal = |goal| if is_meant { goal } else { Goal::None };
-            let units = if of.unit_bytes == UNIT_BYTES { "cut" } else { "whole backups" };
-            let name = format!("{} on {} nodes, {units}", size(of.bytes), of.shards);
+            let units = if plan.unit_bytes == UNIT_BYTES { "cut" } else { "whole backups" };
+            let name = format!("{} on {} nodes, {units}", size(plan.bytes), plan.shards);
             vec![
                 line(
                     format!("{name}: longest / even"),
-                    of.makespan(),
+                    plan.makespan(),
                     goal(Goal::AtMost(MAKESPAN)),
                 ),
                 line(
                     format!("{name}: largest unit, GB"),
-                    number(of.largest_unit_bytes) / number(1 << 30),
+                    number(plan.largest_unit_bytes) / number(1 << 30),
                     goal(Goal::AtMost(number(UNIT_BYTES) / number(1 << 30))),
                 ),
             ]
@@ -200,8 +201,8 @@ fn size(bytes: u64) -> String {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-fn number(of: u64) -> f64 {
-    of as f64
+fn number(count: u64) -> f64 {
+    count as f64
 }
 
 /// What is going to be done.
@@ -214,57 +215,58 @@ pub(crate) fn introduction(header: &FleetBenchHeader) -> String {
     )
 }
 
-pub(crate) fn read_line(of: &FleetBenchRead) -> String {
-    let place = match of.place {
+pub(crate) fn read_line(fleet_bench_read: &FleetBenchRead) -> String {
+    let place = match fleet_bench_read.place {
         FleetBenchPlace::File => "file",
         FleetBenchPlace::Store => "store",
     };
-    let gigabytes = number(of.bytes) / 1e9;
-    let place = of.packing.map_or(place, name);
+    let gigabytes = number(fleet_bench_read.bytes) / 1e9;
+    let place = fleet_bench_read.packing.map_or(place, name);
     format!(
         "{place:<10}{:>9}: {:.2} s, {:.3} CPU s/GB, {:.0} MB/s, peak {} kB\n",
-        size(of.bytes),
-        of.usage.wall_s,
-        of.usage.cpu_s() / gigabytes,
-        gigabytes * 1e3 / of.usage.wall_s,
-        of.peak_kb
+        size(fleet_bench_read.bytes),
+        fleet_bench_read.usage.wall_s,
+        fleet_bench_read.usage.cpu_s() / gigabytes,
+        gigabytes * 1e3 / fleet_bench_read.usage.wall_s,
+        fleet_bench_read.peak_kb
     )
 }
 
-pub(crate) fn plan_line(of: &FleetBenchPlan) -> String {
+pub(crate) fn plan_line(plan: &FleetBenchPlan) -> String {
     format!(
         "{} objects, {} backups, {}: {} units, the largest {}; {} shards, the longest {:.3} of \
          even; {:.2} s, peak {} kB\n",
-        of.objects,
-        of.backups,
-        size(of.bytes),
-        of.units,
-        size(of.largest_unit_bytes),
-        of.shards,
-        of.makespan(),
-        of.wall_s,
-        of.peak_kb
+        plan.objects,
+        plan.backups,
+        size(plan.bytes),
+        plan.units,
+        size(plan.largest_unit_bytes),
+        plan.shards,
+        plan.makespan(),
+        plan.wall_s,
+        plan.peak_kb
     )
 }
 
 /// Every goal, and whether it is reached.
 pub(crate) fn table(outcomes: &[FleetOutcomeLine]) -> String {
     let mut text = String::from("\n");
-    for of in outcomes {
-        let goal = match of.goal {
+    for outcome in outcomes {
+        let goal = match outcome.goal {
             Goal::AtMost(bound) => format!("at most {bound}"),
             Goal::AtLeast(bound) => format!("at least {bound}"),
             Goal::None => String::new(),
         };
-        let state = match of.goal {
+        let state = match outcome.goal {
             Goal::None => "",
-            _ if of.is_reached() => ": reached",
+            _ if outcome.is_reached() => ": reached",
             _ => ": MISSED",
         };
-        let interval = of
+        let interval = outcome
             .interval
             .map_or_else(String::new, |(lower, upper)| format!(" [{lower:.3}, {upper:.3}]"));
-        let _ = writeln!(text, "{:<52}{:>10.3}{interval}  {goal}{state}", of.what, of.found);
+        let _ =
+            writeln!(text, "{:<52}{:>10.3}{interval}  {goal}{state}", outcome.what, outcome.found);
     }
     text
 }
@@ -309,10 +311,10 @@ mod tests {
 
     #[test]
     fn memory_is_flat_and_little() {
-        let of = |place, bytes| read(FleetBenchCase::Memory, place, bytes, 1.0);
+        let pick = |place, bytes| read(FleetBenchCase::Memory, place, bytes, 1.0);
         let reads = |largest| {
-            let stores = [1_000_000, largest].map(|bytes| of(FleetBenchPlace::Store, bytes));
-            [&[of(FleetBenchPlace::File, 500_000)][..], &stores].concat()
+            let stores = [1_000_000, largest].map(|bytes| pick(FleetBenchPlace::Store, bytes));
+            [&[pick(FleetBenchPlace::File, 500_000)][..], &stores].concat()
         };
         assert_eq!(reached(&reads(1_050_000), &[]), [true, true]);
         assert_eq!(reached(&reads(1_400_000), &[]), [true, false]);

@@ -53,7 +53,7 @@ impl Templates {
         Ok(Self { version: installation.version.clone(), off, on })
     }
 
-    pub(crate) fn of(&self, arm: Arm) -> &Cluster {
+    pub(crate) fn template(&self, arm: Arm) -> &Cluster {
         if arm == Arm::On { &self.on } else { &self.off }
     }
 }
@@ -111,7 +111,7 @@ pub(crate) fn answer(
     (templates, interrupt): (&Templates, &Interrupt),
     guard: &mut Guard,
 ) -> anyhow::Result<PredictionTrialAnswer> {
-    let cluster = templates.of(arm).copy(guard, "run")?;
+    let cluster = templates.template(arm).copy(guard, "run")?;
     cluster.configure(guard, &all_settings(workload, arm))?;
     let subject = (workload, arm, Regime::Forced);
     let mut session = Session::begin(subject, extent, (&cluster, templates), guard)?;
@@ -199,13 +199,13 @@ impl Player {
         guard: &mut Guard,
     ) -> anyhow::Result<Self> {
         let name = if arm == Arm::Hints { "run-hints" } else { &format!("run-{}", arm.name()) };
-        let cluster = templates.of(arm).copy(guard, name)?;
+        let cluster = templates.template(arm).copy(guard, name)?;
         cluster.configure(guard, &all_settings(workload, arm))?;
         let subject = (workload, arm, Regime::Forced);
         let mut session = Session::begin(subject, extent, (&cluster, templates), guard)?;
         session.warm_up(extent.cycles)?;
         let from = session.begin_measuring()?;
-        let processes = ServerProcesses::of(session.postmaster)?;
+        let processes = ServerProcesses::from_postmaster(session.postmaster)?;
         processes.suspend()?;
         Ok(Self { cluster, session, processes, from, cycles: Vec::new() })
     }

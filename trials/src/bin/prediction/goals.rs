@@ -58,7 +58,7 @@ pub(crate) fn goals(text: &mut String, trials: &[Trial]) -> Option<bool> {
 fn wal_goals(trials: &[Trial], asked: usize) -> Vec<Goal> {
     let scored: Vec<Scored> = trials.iter().flat_map(Trial::scored).collect();
     let needed = covered_at_least(asked);
-    let good = count(&scored, |of| of.is_covered() && of.is_narrow());
+    let good = count(&scored, |item| item.is_covered() && item.is_narrow());
     let with_answer: Vec<&Trial> =
         trials.iter().filter(|trial| trial.scored().next().is_some()).collect();
     let naive =
@@ -134,7 +134,7 @@ fn monitor(text: &mut String, trials: &[Trial]) {
 }
 
 fn count(scored: &[Scored], is_so: impl Fn(&Scored) -> bool) -> usize {
-    scored.iter().filter(|of| is_so(of)).count()
+    scored.iter().filter(|scored| is_so(scored)).count()
 }
 
 /// Over the trials that the estimator says something about.

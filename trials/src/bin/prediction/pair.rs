@@ -60,7 +60,7 @@ pub(crate) fn run(
 ) -> anyhow::Result<Vec<Outcome>> {
     let mut servers = Vec::new();
     for (arm, name) in [(Arm::Off, "run"), (Arm::On, "run-on")] {
-        let cluster = templates.of(arm).copy(guard, name)?;
+        let cluster = templates.template(arm).copy(guard, name)?;
         let mut all = all_settings(plan.workload, arm);
         all.extend(settings(TIMED));
         cluster.configure(guard, &all)?;

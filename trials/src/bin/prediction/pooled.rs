@@ -19,7 +19,7 @@ struct Pooled<'a> {
 
 /// A table of the workloads that were predicted; nothing without answers about CPU.
 pub(crate) fn table(text: &mut String, trials: &[Trial]) -> anyhow::Result<()> {
-    let asked = trials.iter().filter(|of| of.scored_cpu().next().is_some());
+    let asked = trials.iter().filter(|trial| trial.scored_cpu().next().is_some());
     let mut pools: Vec<Pooled<'_>> = Vec::new();
     for trial in asked {
         match pools.iter_mut().find(|pool| pool.takes(trial)) {
@@ -50,7 +50,7 @@ pub(crate) fn table(text: &mut String, trials: &[Trial]) -> anyhow::Result<()> {
 
 impl Pooled<'_> {
     fn key(trial: &Trial) -> (Workload, Arm, Option<&'static [&'static str]>) {
-        let digits = trial.server.split(|of: char| !of.is_ascii_digit()).next();
+        let digits = trial.server.split(|character: char| !character.is_ascii_digit()).next();
         let facts = digits.and_then(|major| facts_of_major(major.parse().ok()?));
         (trial.workload, trial.source, facts.map(|facts| facts.summing.kernels))
     }
@@ -62,13 +62,14 @@ impl Pooled<'_> {
     /// Whether the mean prediction is near the truth.
     fn add_row(&self, text: &mut String) -> anyhow::Result<bool> {
         let pairs: Vec<(f64, f64)> =
-            self.trials.iter().flat_map(|of| of.cpu_pairs.clone()).collect();
+            self.trials.iter().flat_map(|trial| trial.cpu_pairs.clone()).collect();
         let Some(found) = Truth::of_figures(&pairs)? else { return Ok(false) };
-        let scored: Vec<Scored> = self.trials.iter().flat_map(|of| of.scored_cpu()).collect();
-        let of = |figure: fn(&Range) -> f64| {
-            mean(scored.iter().map(|of| figure(&of.prediction))).unwrap_or(f64::NAN)
+        let scored: Vec<Scored> = self.trials.iter().flat_map(|trial| trial.scored_cpu()).collect();
+        let pick = |figure: fn(&Range) -> f64| {
+            mean(scored.iter().map(|scored| figure(&scored.prediction))).unwrap_or(f64::NAN)
         };
-        let (middle, lower, upper) = (of(|of| of.middle), of(|of| of.lower), of(|of| of.upper));
+        let (middle, lower, upper) =
+            (pick(|item| item.middle), pick(|item| item.lower), pick(|item| item.upper));
         let scored = Scored { prediction: Range { middle, lower, upper }, truth: found.change };
         let is_unsure =
             found.interval.is_none_or(|(lower, upper)| (upper - lower) / 2.0 > scored.tolerance());
@@ -79,7 +80,7 @@ impl Pooled<'_> {
             (false, true) => "**not near**, unsure",
         };
         let to = if self.trials[0].source == Arm::On { "off" } else { "on" };
-        let servers: Vec<&str> = self.trials.iter().map(|of| of.server.as_str()).collect();
+        let servers: Vec<&str> = self.trials.iter().map(|trial| trial.server.as_str()).collect();
         row(
             text,
             &[

@@ -45,9 +45,9 @@ fn window(source: &Run, cycle: &PredictionTrialCycle, seconds: f64) -> WatchWind
     let parts = float(cycle.censuses.len() as u64);
     let taken = (1..).map(float).zip(&cycle.censuses);
     let image_bytes = image_bytes(source);
-    let census = |(number, of): (f64, &PredictionTrialCensus)| DirtyCensus {
+    let census = |(number, item): (f64, &PredictionTrialCensus)| DirtyCensus {
         image_bytes,
-        ..census(of, seconds * number / parts, seconds)
+        ..census(item, seconds * number / parts, seconds)
     };
     let mut censuses: Vec<DirtyCensus> = taken.map(census).collect();
     WatchWindow {
@@ -62,7 +62,7 @@ fn window(source: &Run, cycle: &PredictionTrialCycle, seconds: f64) -> WatchWind
     }
 }
 
-fn census(of: &PredictionTrialCensus, age_s: f64, cycle_s: f64) -> DirtyCensus {
+fn census(census: &PredictionTrialCensus, age_s: f64, cycle_s: f64) -> DirtyCensus {
     DirtyCensus {
         at: String::new(),
         redo: Lsn(0),
@@ -70,12 +70,12 @@ fn census(of: &PredictionTrialCensus, age_s: f64, cycle_s: f64) -> DirtyCensus {
         cycle_s: Some(cycle_s),
         evicted: None,
         buffers: 0,
-        dirty: of.dirty,
-        covered: of.dirty,
-        sampled: of.sampled,
-        hint_only: of.hint_only,
-        low: of.low,
-        low_hint_only: of.low_hint_only,
+        dirty: census.dirty,
+        covered: census.dirty,
+        sampled: census.sampled,
+        hint_only: census.hint_only,
+        low: census.low,
+        low_hint_only: census.low_hint_only,
         low_unsure: 0,
         image_bytes: None,
         relations: Vec::new(),
@@ -107,11 +107,11 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let record = root.join("records/2026-11-23-prediction-trial.jsonl");
         let runs = Contents::read([&record]).unwrap().runs;
-        let wal = |of: &Run, arm: Arm| {
+        let wal = |item: &Run, arm: Arm| {
             let is_own = |run: &&Run| {
                 run.arm == arm
                     && (&run.server, run.workload, run.repetition)
-                        == (&of.server, of.workload, of.repetition)
+                        == (&item.server, item.workload, item.repetition)
             };
             float(runs.iter().find(is_own).unwrap().wal_bytes)
         };

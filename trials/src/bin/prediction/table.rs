@@ -49,7 +49,7 @@ pub(crate) fn markdown(contents: &Contents) -> anyhow::Result<(String, Option<bo
 fn direction_table(text: &mut String, trials: &[&Trial], source: Arm) {
     let all: &[Estimator] = if source == Arm::On { &Estimator::TO_OFF } else { &Estimator::TO_ON };
     let has_any =
-        |estimator: &&Estimator| trials.iter().any(|of| of.estimate(**estimator).is_some());
+        |estimator: &&Estimator| trials.iter().any(|trial| trial.estimate(**estimator).is_some());
     let columns: Vec<Estimator> = all.iter().filter(has_any).copied().collect();
     let is_asked = trials.iter().any(|trial| !trial.answers.is_empty());
     let is_monitored = trials.iter().any(|trial| !trial.monitor_answers.is_empty());
@@ -82,10 +82,12 @@ fn direction_table(text: &mut String, trials: &[&Trial], source: Arm) {
     let mean_of = |scored: Vec<Scored>| error(mean(scored.iter().map(Scored::error)));
     let mut cells = ["", "mean absolute error, points", "", "", ""].map(str::to_owned).to_vec();
     cells.extend(columns.iter().map(|estimator| error(mean_error(trials, *estimator))));
-    cells.extend(is_asked.then(|| mean_of(trials.iter().flat_map(|of| of.scored()).collect())));
-    let monitored = || trials.iter().flat_map(|of| of.scored_monitor()).collect();
+    cells.extend(
+        is_asked.then(|| mean_of(trials.iter().flat_map(|trial| trial.scored()).collect())),
+    );
+    let monitored = || trials.iter().flat_map(|trial| trial.scored_monitor()).collect();
     cells.extend(is_monitored.then(|| mean_of(monitored())));
-    let tests = || trials.iter().flat_map(|of| of.scored_blind()).collect();
+    let tests = || trials.iter().flat_map(|trial| trial.scored_blind()).collect();
     cells.extend(is_tested.then(|| mean_of(tests())));
     row(text, &cells);
     text.push('\n');
@@ -100,8 +102,8 @@ fn estimate(trial: &Trial, estimator: Estimator) -> String {
     let bound = |value: fn(&Range) -> f64| trial.formula.iter().map(value);
     range(&Range {
         middle: estimate,
-        lower: bound(|of| of.lower).fold(f64::INFINITY, f64::min),
-        upper: bound(|of| of.upper).fold(f64::NEG_INFINITY, f64::max),
+        lower: bound(|item| item.lower).fold(f64::INFINITY, f64::min),
+        upper: bound(|item| item.upper).fold(f64::NEG_INFINITY, f64::max),
     })
 }
 
@@ -128,19 +130,19 @@ fn answers(answers: &[Answer], truth: f64) -> String {
 fn joined_ranges<'a>(ranges: impl Iterator<Item = Result<(Range, &'a str), &'a str>>) -> String {
     let ranges: Vec<_> = ranges.collect();
     if ranges.len() <= 3 {
-        return joined(ranges.into_iter().map(|of| match of {
-            Ok((of, verdict)) => range(&of) + verdict,
+        return joined(ranges.into_iter().map(|entry| match entry {
+            Ok((item, verdict)) => range(&item) + verdict,
             Err(word) => word.to_owned(),
         }));
     }
     let bounds = |bound: fn(&Range) -> f64| {
-        let of = move |of: &Result<(Range, _), _>| Some(bound(&of.as_ref().ok()?.0));
-        ranges.iter().filter_map(of).collect::<Vec<f64>>()
+        let pick = move |result: &Result<(Range, _), _>| Some(bound(&result.as_ref().ok()?.0));
+        ranges.iter().filter_map(pick).collect::<Vec<f64>>()
     };
-    let lowest = bounds(|of| of.lower).into_iter().fold(f64::INFINITY, f64::min);
-    let highest = bounds(|of| of.upper).into_iter().fold(f64::NEG_INFINITY, f64::max);
-    let all = joined(ranges.iter().map(|of| match of {
-        Ok((of, verdict)) => percent(of.middle) + verdict,
+    let lowest = bounds(|item| item.lower).into_iter().fold(f64::INFINITY, f64::min);
+    let highest = bounds(|item| item.upper).into_iter().fold(f64::NEG_INFINITY, f64::max);
+    let all = joined(ranges.iter().map(|range| match range {
+        Ok((bound, verdict)) => percent(bound.middle) + verdict,
         Err(word) => (*word).to_owned(),
     }));
     if lowest > highest {
@@ -314,8 +316,8 @@ mod tests {
 
     #[test]
     fn many_answers_have_their_bounds_together() {
-        let of = |middle: f64| Range { middle, lower: middle - 0.02, upper: middle + 0.01 };
-        let three = [0.1, 0.2, 0.3].map(|middle| Ok((of(middle), "")));
+        let pick = |middle: f64| Range { middle, lower: middle - 0.02, upper: middle + 0.01 };
+        let three = [0.1, 0.2, 0.3].map(|middle| Ok((pick(middle), "")));
         let text = "+10.0 [+8.0, +11.0]; +20.0 [+18.0, +21.0]; +30.0 [+28.0, +31.0]";
         assert_eq!(joined_ranges(three.into_iter()), text);
         let four = three.into_iter().chain([Err("**failed**")]);

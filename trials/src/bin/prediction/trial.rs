@@ -177,9 +177,9 @@ fn mean_estimates(
     runs: &BTreeMap<u32, &Run>,
     predict: impl Fn(Estimator, &Run) -> Option<f64>,
 ) -> Vec<(Estimator, f64)> {
-    let of = |estimator: Estimator| {
+    let pick = |estimator: Estimator| {
         let values: Vec<f64> = runs.values().filter_map(|run| predict(estimator, run)).collect();
         Some((estimator, mean(values.into_iter())?))
     };
-    estimators.iter().filter_map(|estimator| of(*estimator)).collect()
+    estimators.iter().filter_map(|estimator| pick(*estimator)).collect()
 }

@@ -132,8 +132,11 @@ fn pgtoll(
     let path = |path: &PathBuf| path.to_string_lossy().into_owned();
     let (log, plan_path) = (log.to_string_lossy().into_owned(), path(&plan));
     guard.run(&program, &["replay", "plan", &log, "--plan", &plan_path])?;
-    let of = copy.environment();
-    let dsn = format!("host={} port={} user={}", of["PGHOST"], of["PGPORT"], of["PGUSER"]);
+    let environment = copy.environment();
+    let dsn = format!(
+        "host={} port={} user={}",
+        environment["PGHOST"], environment["PGPORT"], environment["PGUSER"]
+    );
     let record_path = path(&record);
     let arguments = ["replay", "run", &plan_path, "--order", "key", "--speed", "max"];
     let arguments = [&arguments[..], &["--dsn", &dsn, "--record", &record_path]].concat();
@@ -166,9 +169,10 @@ fn pgreplay(
     log: &Path,
     limit: Duration,
 ) -> anyhow::Result<(Output, Counts)> {
-    let of = copy.environment();
+    let environment = copy.environment();
     let log = log.to_string_lossy().into_owned();
-    let target = ["-h", &of["PGHOST"], "-p", &of["PGPORT"], "-s", "1000", "-j", &log];
+    let target =
+        ["-h", &environment["PGHOST"], "-p", &environment["PGPORT"], "-s", "1000", "-j", &log];
     let arguments = [format, &target].concat();
     guard.spawn("replay", Path::new(PGREPLAY), &arguments, &BTreeMap::new())?;
     let output = guard.reap("replay", limit)?;

@@ -103,8 +103,11 @@ pub(crate) fn trial(
 ) -> anyhow::Result<ReplayCompareTrial> {
     let named = |verdict| {
         let found = record.by_verdict(verdict).into_iter();
-        let named = found.filter_map(|(shape, of)| {
-            Some(ReplayCompareNamed { statement: shape.statement.clone(), range: of.range? })
+        let named = found.filter_map(|(shape, by_verdict)| {
+            Some(ReplayCompareNamed {
+                statement: shape.statement.clone(),
+                range: by_verdict.range?,
+            })
         });
         named.collect::<Vec<_>>()
     };
@@ -114,8 +117,8 @@ pub(crate) fn trial(
     if let Some(part) = planted_statement(plant) {
         let shape = record.shapes.iter().find(|shape| shape.statement.starts_with(part));
         let shape = shape.context("the planted statement was not compared")?;
-        planted = shape.arms.first().and_then(|of| of.range);
-        found = Some(slower.iter().any(|of| of.statement == shape.statement));
+        planted = shape.arms.first().and_then(|arm| arm.range);
+        found = Some(slower.iter().any(|slower| slower.statement == shape.statement));
     }
     Ok(ReplayCompareTrial {
         plant,

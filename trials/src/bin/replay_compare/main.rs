@@ -75,7 +75,8 @@ fn bench(arguments: &Arguments) -> anyhow::Result<bool> {
         postgres: &arguments.postgres,
         rounds: arguments.rounds,
     };
-    let is_asked = |plant: &ReplayComparePlant| arguments.plant.iter().any(|of| of == name(*plant));
+    let is_asked =
+        |plant: &ReplayComparePlant| arguments.plant.iter().any(|item| item == name(*plant));
     let plants: Vec<ReplayComparePlant> = PLANTS.into_iter().filter(is_asked).collect();
     let mut trials = Vec::new();
     // In turn, so that one that is stopped has some of each.

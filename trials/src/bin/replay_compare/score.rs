@@ -53,14 +53,17 @@ pub(crate) fn line(trial: &ReplayCompareTrial) -> String {
         trial.slower.len(),
         trial.faster.len()
     );
-    if let Some(of) = trial.planted {
+    if let Some(planted) = trial.planted {
         let found = if trial.found == Some(true) { "found" } else { "NOT FOUND" };
-        let _ =
-            write!(text, "; planted {found}, {:.3} ({:.3} to {:.3})", of.ratio, of.lower, of.upper);
+        let _ = write!(
+            text,
+            "; planted {found}, {:.3} ({:.3} to {:.3})",
+            planted.ratio, planted.lower, planted.upper
+        );
     }
     if trial.plant == ReplayComparePlant::Nothing {
-        for of in trial.slower.iter().chain(&trial.faster) {
-            let _ = write!(text, "; FALSE: {:.3} {}", of.range.ratio, of.statement);
+        for slower in trial.slower.iter().chain(&trial.faster) {
+            let _ = write!(text, "; FALSE: {:.3} {}", slower.range.ratio, slower.statement);
         }
     }
     text.push('\n');

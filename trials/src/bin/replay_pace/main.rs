@@ -64,7 +64,9 @@ fn bench(arguments: &Arguments) -> anyhow::Result<bool> {
     print(&score::introduction(&header));
     recorder.write(&ReplayPaceLine::Header(Box::new(header)))?;
     let mut runs: Vec<ReplayPaceRun> = Vec::new();
-    for case in CASES.into_iter().filter(|case| arguments.case.iter().any(|of| of == name(*case))) {
+    for case in
+        CASES.into_iter().filter(|case| arguments.case.iter().any(|item| item == name(*case)))
+    {
         for work in work(arguments, case) {
             say(&format!("{}: pgbench -M {}", name(case), work.protocol));
             let captured = site.capture(&mut guard, &work)?;

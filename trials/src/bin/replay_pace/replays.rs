@@ -103,8 +103,8 @@ impl PaceSite {
             speed,
             recorded_s: record.planned.length_s,
             run_s: done.run_s,
-            lateness_p99_ms: done.lateness_ms.map(|of| of.p99),
-            lateness_max_ms: done.lateness_ms.map(|of| of.max),
+            lateness_p99_ms: done.lateness_ms.map(|lateness_ms| lateness_ms.p99),
+            lateness_max_ms: done.lateness_ms.map(|lateness_ms| lateness_ms.max),
             sessions: record.planned.sessions_open_max,
             connections: done.connections,
             broken_sessions: done.broken_sessions,
@@ -163,8 +163,11 @@ fn replay(
 ) -> anyhow::Result<ReplayRecord> {
     let program = beside("pgtoll")?;
     let record = copy.directory().join("record.json");
-    let of = copy.environment();
-    let dsn = format!("host={} port={} user={}", of["PGHOST"], of["PGPORT"], of["PGUSER"]);
+    let environment = copy.environment();
+    let dsn = format!(
+        "host={} port={} user={}",
+        environment["PGHOST"], environment["PGPORT"], environment["PGUSER"]
+    );
     let speed = speed.map_or("max".to_owned(), |speed| speed.to_string());
     let [plan, path] = [&captured.plan, &record].map(|path| path.to_string_lossy().into_owned());
     let arguments = ["replay", "run", &plan, "--order", "key", "--speed", &speed, "--dsn", &dsn];

@@ -39,26 +39,26 @@ pub(crate) const PROTOCOLS: [&str; 2] = ["simple", "prepared"];
 /// The goals of the cases that were tried.
 pub(crate) fn outcomes(runs: &[ReplayPaceRun]) -> Vec<PaceOutcome> {
     let mut outcomes = Vec::new();
-    let of = |case, speed: Option<f64>| {
+    let pick = |case, speed: Option<f64>| {
         move |run: &&ReplayPaceRun| run.case == case && run.speed == speed
     };
     for (speed, off) in [(1.0, LENGTH_OFF[0]), (2.0, LENGTH_OFF[1]), (0.5, LENGTH_OFF[1])] {
-        let timed = runs.iter().filter(of(ReplayPaceCase::Timed, Some(speed)));
+        let timed = runs.iter().filter(pick(ReplayPaceCase::Timed, Some(speed)));
         let lengths = timed.filter_map(|run| Some((run.length_ratio()? - 1.0).abs()));
         let what = format!("length at {speed}x is off by");
         outcomes.extend(worst(what, lengths, off));
     }
-    let timed = runs.iter().filter(of(ReplayPaceCase::Timed, Some(1.0)));
+    let timed = runs.iter().filter(pick(ReplayPaceCase::Timed, Some(1.0)));
     let late = timed.filter_map(|run| run.lateness_p99_ms);
     outcomes.extend(worst("p99 lateness at 1x, ms".to_owned(), late, LATE_MS));
     #[expect(clippy::cast_precision_loss, reason = "sessions are few")]
     let failed = runs
         .iter()
-        .filter(of(ReplayPaceCase::Sessions, Some(1.0)))
+        .filter(pick(ReplayPaceCase::Sessions, Some(1.0)))
         .map(|run| (run.broken_sessions + run.errors) as f64);
     outcomes.extend(worst("broken sessions and errors of many".to_owned(), failed, 0.0));
     for protocol in PROTOCOLS {
-        let full = runs.iter().filter(of(ReplayPaceCase::Full, None));
+        let full = runs.iter().filter(pick(ReplayPaceCase::Full, None));
         let full = full.filter(|run| run.protocol == protocol);
         let rates: Vec<f64> = full.filter_map(ReplayPaceRun::rate_ratio).collect();
         if let Some(found) = median(&rates) {
@@ -112,13 +112,14 @@ pub(crate) fn line(run: &ReplayPaceRun) -> String {
 /// Every goal, and whether it is reached.
 pub(crate) fn table(outcomes: &[PaceOutcome]) -> String {
     let mut text = String::from("\n");
-    for of in outcomes {
-        let (word, bound) = match of.bound {
+    for outcome in outcomes {
+        let (word, bound) = match outcome.bound {
             Bound::AtMost(bound) => ("at most", bound),
             Bound::AtLeast(bound) => ("at least", bound),
         };
-        let state = if of.is_reached() { "reached" } else { "MISSED" };
-        let _ = writeln!(text, "{:<44}{:>10.4}  {word} {bound}: {state}", of.what, of.found);
+        let state = if outcome.is_reached() { "reached" } else { "MISSED" };
+        let _ =
+            writeln!(text, "{:<44}{:>10.4}  {word} {bound}: {state}", outcome.what, outcome.found);
     }
     text
 }

@@ -119,7 +119,9 @@ fn soak(
         let load = threads.spawn(|| {
             let mut said = Ok(String::new());
             // A crash ends pgbench.
-            while let Some(left) = time.checked_sub(began.elapsed()).filter(|of| of.as_secs() > 0) {
+            while let Some(left) =
+                time.checked_sub(began.elapsed()).filter(|checked_sub| checked_sub.as_secs() > 0)
+            {
                 let seconds = left.as_secs().to_string();
                 let options = ["-n", "-c", "8", "-j", "2", "-T", &seconds, "-f", &file, DATABASE];
                 said = cluster.run_client(guard, "pgbench", &options);
@@ -254,13 +256,13 @@ fn verified(cluster: &Cluster) -> anyhow::Result<Verified> {
 
 fn count(outcome: &mut SoakOutcome, verified: &Verified, planted: &[Planted]) {
     let of_class = |class: FindingClass| -> BTreeSet<(RelationFork, u32)> {
-        let of_it = verified.findings.iter().filter(|of| of.defect.class() == class);
-        of_it.map(|of| (of.fork, of.block)).collect()
+        let of_it = verified.findings.iter().filter(|finding| finding.defect.class() == class);
+        of_it.map(|item| (item.fork, item.block)).collect()
     };
     let unverified = of_class(FindingClass::Unverified);
     let wrong = &of_class(FindingClass::Failure) | &of_class(FindingClass::Suspicion);
     let places: BTreeSet<(RelationFork, u32)> =
-        planted.iter().map(|of| (of.fork, of.block)).collect();
+        planted.iter().map(|planted| (planted.fork, planted.block)).collect();
     let number = |count: usize| count as u64;
     outcome.scans += 1;
     outcome.pages += verified.pages.blocks;
@@ -272,10 +274,12 @@ fn count(outcome: &mut SoakOutcome, verified: &Verified, planted: &[Planted]) {
     outcome.planted += number(places.len());
     outcome.found += number(wrong.intersection(&places).count());
     outcome.planted_unverified += number(unverified.intersection(&places).count());
-    for (fork, block) in wrong.union(&unverified).filter(|of| !places.contains(of)) {
+    for (fork, block) in wrong.union(&unverified).filter(|union| !places.contains(union)) {
         say(&format!("not planted: {fork:?}, block {block}"));
     }
-    for finding in verified.findings.iter().filter(|of| !places.contains(&(of.fork, of.block))) {
+    for finding in
+        verified.findings.iter().filter(|finding| !places.contains(&(finding.fork, finding.block)))
+    {
         say(&format!("{finding:?}"));
     }
     outcome.false_alarms += number(wrong.difference(&places).count());

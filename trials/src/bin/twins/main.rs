@@ -77,7 +77,7 @@ fn bench(arguments: &Arguments) -> anyhow::Result<bool> {
     }
     let summary = score::summary(&scored);
     recorder.write(&TwinsLine::Summary(summary))?;
-    print(&table::of(&scored, &summary));
+    print(&table::twins_table(&scored, &summary));
     Ok(score::is_good(&summary))
 }
 

@@ -19,24 +19,29 @@ const FOUND: f64 = 0.9;
 /// The handicap in each workload, as a share of the baseline's server CPU, from a run with the
 /// [multiple](MULTIPLE) of it.
 pub(crate) fn planted(result: &RunResult) -> anyhow::Result<BTreeMap<String, f64>> {
-    let of: BTreeMap<String, f64> = handicaps(result)
+    let map: BTreeMap<String, f64> = handicaps(result)
         .map(|found| {
             let added = found.total_ratio.estimate - 1.0;
             (found.workload.clone(), added / f64::from(MULTIPLE))
         })
         .collect();
-    if of.is_empty() {
+    if map.is_empty() {
         bail!("the run with the multiple has no workload with a handicap");
     }
-    Ok(of)
+    Ok(map)
 }
 
 /// One run's comparisons of what is known.
 pub(crate) fn run(seed: u64, result: &RunResult, planted: &BTreeMap<String, f64>) -> TwinsRun {
     let all = result.comparisons.iter().chain(&result.against_others);
-    let twins = all.filter(|of| of.null).map(|of| comparison(of, of.ratio, 1.0)).collect();
+    let twins = all
+        .filter(|comparison| comparison.null)
+        .map(|item| comparison(item, item.ratio, 1.0))
+        .collect();
     let handicaps = handicaps(result)
-        .filter_map(|of| Some(comparison(of, of.total_ratio, 1.0 + planted.get(&of.workload)?)))
+        .filter_map(|handicap| {
+            Some(comparison(handicap, handicap.total_ratio, 1.0 + planted.get(&handicap.workload)?))
+        })
         .collect();
     let server = result.header.server.version.to_string();
     TwinsRun { seed, server, noise: result.noise, twins, handicaps }
@@ -44,20 +49,23 @@ pub(crate) fn run(seed: u64, result: &RunResult, planted: &BTreeMap<String, f64>
 
 /// Server CPU of the arm with the handicap against the one without, where there is one.
 fn handicaps(result: &RunResult) -> impl Iterator<Item = &Comparison> {
-    let titles = result.header.workloads.iter().filter(|of| of.title.ends_with(HANDICAPPED));
-    let names: Vec<&str> = titles.map(|of| of.name.as_str()).collect();
+    let titles =
+        result.header.workloads.iter().filter(|workload| workload.title.ends_with(HANDICAPPED));
+    let names: Vec<&str> = titles.map(|title| title.name.as_str()).collect();
     let is_cpu = |metric| matches!(metric, Metric::CpuPerTransaction | Metric::CpuPerOperation);
-    result.comparisons.iter().filter(move |of| {
-        of.arm == HANDICAP && is_cpu(of.metric) && names.contains(&of.workload.as_str())
+    result.comparisons.iter().filter(move |comparison| {
+        comparison.arm == HANDICAP
+            && is_cpu(comparison.metric)
+            && names.contains(&comparison.workload.as_str())
     })
 }
 
-fn comparison(of: &Comparison, ratio: Interval, truth: f64) -> TwinsComparison {
-    let ratio = narrowed(ratio, of.null_factor.unwrap_or(1.0));
+fn comparison(comparison: &Comparison, ratio: Interval, truth: f64) -> TwinsComparison {
+    let ratio = narrowed(ratio, comparison.null_factor.unwrap_or(1.0));
     TwinsComparison {
-        workload: of.workload.clone(),
-        arm: of.arm.clone(),
-        metric: of.metric,
+        workload: comparison.workload.clone(),
+        arm: comparison.arm.clone(),
+        metric: comparison.metric,
         ratio,
         missed: truth < ratio.lower || truth > ratio.upper,
     }
@@ -77,10 +85,10 @@ pub(crate) fn summary(runs: &[TwinsRun]) -> TwinsSummary {
     TwinsSummary {
         runs: runs.len() as u64,
         twins: twins().count() as u64,
-        twins_missed: twins().filter(|of| of.missed).count() as u64,
+        twins_missed: twins().filter(|twin| twin.missed).count() as u64,
         handicaps: handicaps().count() as u64,
-        handicaps_found: handicaps().filter(|of| of.ratio.lower > 1.0).count() as u64,
-        handicaps_missed: handicaps().filter(|of| of.missed).count() as u64,
+        handicaps_found: handicaps().filter(|handicap| handicap.ratio.lower > 1.0).count() as u64,
+        handicaps_missed: handicaps().filter(|handicap| handicap.missed).count() as u64,
     }
 }
 

@@ -17,19 +17,19 @@ pub(crate) fn planted(planted: &BTreeMap<String, f64>) -> String {
 }
 
 /// A row for each workload and metric of twins, one for each workload with a handicap, and the sums.
-pub(crate) fn of(runs: &[TwinsRun], summary: &TwinsSummary) -> String {
+pub(crate) fn twins_table(runs: &[TwinsRun], summary: &TwinsSummary) -> String {
     let mut text = String::new();
     let twins = rows(runs.iter().flat_map(|run| &run.twins));
     let _ = writeln!(text, "\n{:<44}{:>8}{:>8}{:>14}", "twins", "all", "missed", "half-width");
     for (name, found) in &twins {
-        let missed = found.iter().filter(|of| of.missed).count();
+        let missed = found.iter().filter(|item| item.missed).count();
         let width = half_width(found);
         let _ = writeln!(text, "{name:<44}{:>8}{missed:>8}{width:>12.1} %", found.len());
     }
     let handicaps = rows(runs.iter().flat_map(|run| &run.handicaps));
     let _ = writeln!(text, "\n{:<44}{:>8}{:>8}{:>14}", "handicaps", "all", "found", "half-width");
     for (name, found) in &handicaps {
-        let sure = found.iter().filter(|of| of.ratio.lower > 1.0).count();
+        let sure = found.iter().filter(|item| item.ratio.lower > 1.0).count();
         let width = half_width(found);
         let _ = writeln!(text, "{name:<44}{:>8}{sure:>8}{width:>12.1} %", found.len());
     }
@@ -50,18 +50,24 @@ fn rows<'a>(
     all: impl Iterator<Item = &'a TwinsComparison>,
 ) -> BTreeMap<String, Vec<&'a TwinsComparison>> {
     let mut rows: BTreeMap<String, Vec<&TwinsComparison>> = BTreeMap::new();
-    for of in all {
-        rows.entry(format!("{}, {}", of.workload, pgtoll_estimate::metric_name(of.metric)))
-            .or_default()
-            .push(of);
+    for comparison in all {
+        rows.entry(format!(
+            "{}, {}",
+            comparison.workload,
+            pgtoll_estimate::metric_name(comparison.metric)
+        ))
+        .or_default()
+        .push(comparison);
     }
     rows
 }
 
 /// The median half-width, in percent on the log scale.
-fn half_width(of: &[&TwinsComparison]) -> f64 {
-    let widths: Vec<f64> =
-        of.iter().map(|of| (of.ratio.upper / of.ratio.lower).ln() * 50.0).collect();
+fn half_width(comparisons: &[&TwinsComparison]) -> f64 {
+    let widths: Vec<f64> = comparisons
+        .iter()
+        .map(|comparison| (comparison.ratio.upper / comparison.ratio.lower).ln() * 50.0)
+        .collect();
     median(&widths).unwrap_or(f64::NAN)
 }
 

@@ -90,7 +90,7 @@ fn bench(arguments: &Arguments) -> anyhow::Result<bool> {
     slices.run(Arm::Alone, time / 2, arguments.rate)?;
     let mut runs: Vec<(Arm, BenchLoad)> = Vec::new();
     for (repetition, order) in
-        orders(Arm::of(arguments.gentle), arguments.repetitions, arguments.seed)
+        orders(Arm::all(arguments.gentle), arguments.repetitions, arguments.seed)
     {
         for arm in order {
             site.interrupt.check()?;
@@ -160,15 +160,15 @@ fn prepared(
     Ok(cluster)
 }
 
-fn words(of: &BenchLoad) -> String {
+fn words(load: &BenchLoad) -> String {
     let milliseconds = |nanoseconds: u64| Duration::from_nanos(nanoseconds).as_secs_f64() * 1e3;
-    let watch = of.watch_cpu_s.map_or_else(String::new, |seconds| {
-        format!(", watching took {:.2} % of a core", seconds / of.seconds * 100.0)
+    let watch = load.watch_cpu_s.map_or_else(String::new, |seconds| {
+        format!(", watching took {:.2} % of a core", seconds / load.seconds * 100.0)
     });
     format!(
         "{} transactions, median {:.2} ms, p99 {:.2} ms{watch}",
-        of.transactions,
-        milliseconds(of.median_ns),
-        milliseconds(of.p99_ns)
+        load.transactions,
+        milliseconds(load.median_ns),
+        milliseconds(load.p99_ns)
     )
 }

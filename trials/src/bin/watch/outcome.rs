@@ -20,13 +20,14 @@ pub(crate) fn outcomes(
     runs: &[(Arm, BenchLoad)],
 ) -> anyhow::Result<Vec<BenchOutcome>> {
     let figures: [(&str, Figure, Option<f64>); 3] = [
-        ("p99 latency", |of| nanoseconds(of.p99_ns), Some(LATENCY_GOAL)),
-        ("median latency", |of| nanoseconds(of.median_ns), None),
-        ("seconds a transaction", |of| of.seconds / nanoseconds(of.transactions), None),
+        ("p99 latency", |item| nanoseconds(item.p99_ns), Some(LATENCY_GOAL)),
+        ("median latency", |item| nanoseconds(item.median_ns), None),
+        ("seconds a transaction", |item| item.seconds / nanoseconds(item.transactions), None),
     ];
     let mut outcomes = Vec::new();
     for arm in [Arm::Watched, Arm::Gentle] {
-        let of_arm = |wanted: Arm| runs.iter().filter(move |(of, _)| *of == wanted).map(|of| &of.1);
+        let of_arm =
+            |wanted: Arm| runs.iter().filter(move |(run, _)| *run == wanted).map(|run| &run.1);
         if of_arm(arm).next().is_none() {
             continue;
         }
@@ -39,7 +40,7 @@ pub(crate) fn outcomes(
             });
         }
         let cores: Vec<f64> =
-            of_arm(arm).filter_map(|of| Some(of.watch_cpu_s? / of.seconds)).collect();
+            of_arm(arm).filter_map(|arm| Some(arm.watch_cpu_s? / arm.seconds)).collect();
         let goal = if arm == Arm::Gentle { GENTLE_CPU_GOAL } else { CPU_GOAL };
         outcomes.push(BenchOutcome {
             subject: subject.clone(),
@@ -60,8 +61,8 @@ fn of_mean(values: &[f64]) -> Option<BenchEstimate> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a slice's counts are far below 2^53")]
-fn nanoseconds(of: u64) -> f64 {
-    of as f64
+fn nanoseconds(count: u64) -> f64 {
+    count as f64
 }
 
 #[cfg(test)]
@@ -90,7 +91,7 @@ mod tests {
         ];
         let outcomes = outcomes(&BenchSubject::default(), &runs).unwrap();
         let found: Vec<(&str, bool)> =
-            outcomes.iter().map(|of| (of.what.as_str(), of.is_reached())).collect();
+            outcomes.iter().map(|outcome| (outcome.what.as_str(), outcome.is_reached())).collect();
         let expected = [
             ("p99 latency, watched / alone", false),
             ("median latency, watched / alone", true),

@@ -23,7 +23,7 @@ pub(crate) enum Arm {
 
 impl Arm {
     /// With `--gentle` or without.
-    pub(crate) fn of(gentle: bool) -> &'static [Self] {
+    pub(crate) fn all(gentle: bool) -> &'static [Self] {
         if gentle {
             &[Self::Alone, Self::Watched, Self::Gentle]
         } else {

@@ -46,10 +46,10 @@ pub(crate) fn predict(
         full_page_writes: true,
         compression: ImageCompression::AsStored,
     };
-    let asked = targets.iter().map(|of| Settings {
-        schedule: schedule(of),
-        hints: of.hints,
-        compression: compression(of),
+    let asked = targets.iter().map(|target| Settings {
+        schedule: schedule(target),
+        hints: target.hints,
+        compression: compression(target),
         ..own
     });
     let settings: Vec<Settings> = std::iter::once(own).chain(asked).collect();

@@ -481,12 +481,14 @@ impl GuardProcess {
         let server = self.servers.iter().find(|(_, server)| server.pid == pid);
         let server = server.map(|(name, _)| name.clone());
         let ended = server.as_ref().and_then(|name| self.servers.remove(name));
-        if let (Some(name), Some(ended)) = (&server, ended.as_ref().filter(|of| of.is_launched)) {
+        if let (Some(name), Some(ended)) =
+            (&server, ended.as_ref().filter(|ended| ended.is_launched))
+        {
             let (status, log_tail) = (in_words(status), self.log_tail(ended));
             self.ended_servers.insert(name.clone(), Reply::Ended { status, usage, log_tail });
         }
         let reply = match self.pending.take() {
-            Some(Pending::Run { pid: of, mut output }) if of == pid => {
+            Some(Pending::Run { pid: pending, mut output }) if pending == pid => {
                 Some(Reply::Ran(end_of(status, usage, tail_of(&mut output, LOG_TAIL)?)))
             }
             Some(Pending::Start { name, .. } | Pending::Stop { name })

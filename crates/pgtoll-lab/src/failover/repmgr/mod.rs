@@ -199,7 +199,7 @@ fn start_poolers(
 /// The way in by these poolers.
 fn way_by(poolers: &[RunningPgbouncer]) -> Result<Dsn, FailoverError> {
     let hosts: Vec<String> =
-        poolers.iter().map(|of| of.directory().display().to_string()).collect();
+        poolers.iter().map(|pooler| pooler.directory().display().to_string()).collect();
     let (hosts, port) = (hosts.join(","), Pgbouncer::PORT);
     Ok(format!("host='{hosts}' port={port} user=postgres dbname={DATABASE}").parse()?)
 }
@@ -343,7 +343,7 @@ impl Topology for RepmgrTopology {
 /// repmgr's number of a server.
 fn node_id(name: &str) -> u32 {
     let names = [NODES[0], NODES[1], THIRD, WITNESS];
-    (1..).zip(names).find(|(_, of)| *of == name).map_or(0, |(number, _)| number)
+    (1..).zip(names).find(|(_, item)| *item == name).map_or(0, |(number, _)| number)
 }
 
 fn settings(guard: &Guard, name: &str, detector: FailoverDetector) -> RepmgrSettings {

@@ -141,7 +141,7 @@ fn reasons(output: &str) -> String {
     let told: Vec<&str> = output
         .lines()
         .filter_map(|line| {
-            let words = ["ERROR: ", "DETAIL: "].into_iter().find_map(|of| line.split_once(of));
+            let words = ["ERROR: ", "DETAIL: "].into_iter().find_map(|item| line.split_once(item));
             words.map(|(_, words)| words.trim())
         })
         .collect();

@@ -174,10 +174,10 @@ mod tests {
 
     fn written(attempts: &[Attempt]) -> Vec<u8> {
         let mut bytes = encode_header(7, 9).to_vec();
-        for of in attempts {
-            let Attempt { sequence, due_ns, begun_ns, .. } = *of;
+        for attempt in attempts {
+            let Attempt { sequence, due_ns, begun_ns, .. } = *attempt;
             bytes.extend(JournalEntry::Begun { sequence, at_ns: begun_ns, due_ns }.encode());
-            if let Some(AttemptEnd { at_ns, outcome, node, code }) = of.end {
+            if let Some(AttemptEnd { at_ns, outcome, node, code }) = attempt.end {
                 let ended = JournalEntry::Ended { sequence, at_ns, outcome, node, code };
                 bytes.extend(ended.encode());
             }
@@ -208,13 +208,13 @@ mod tests {
             let entries = cut / ENTRY_BYTES - 1;
             prop_assert_eq!(is_broken, !cut.is_multiple_of(ENTRY_BYTES));
             prop_assert_eq!(found.len(), entries.div_ceil(2));
-            for (index, of) in found.iter().enumerate() {
+            for (index, item) in found.iter().enumerate() {
                 let mut expected = attempts[index];
                 if entries % 2 == 1 && index + 1 == found.len() {
                     // Its end was cut off: it is as if the client still waited.
                     expected.end = None;
                 }
-                prop_assert_eq!(*of, expected);
+                prop_assert_eq!(*item, expected);
             }
         }
 

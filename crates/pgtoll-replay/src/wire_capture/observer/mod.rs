@@ -418,7 +418,7 @@ impl Follower {
     fn forget_deallocated(&mut self, tag: &[u8]) {
         let is_all = matches!(tag, b"DEALLOCATE ALL\0" | b"DISCARD ALL\0");
         // What was parsed behind it is known.
-        if is_all && !self.awaited.iter().any(|of| matches!(of, Awaited::Renamed(..))) {
+        if is_all && !self.awaited.iter().any(|awaited| matches!(awaited, Awaited::Renamed(..))) {
             self.statements.clear();
         }
     }
@@ -576,11 +576,14 @@ impl Follower {
     /// in a block a step each, as the server logs them.
     fn end_group(&mut self) {
         let group = std::mem::take(&mut self.group);
-        let group: Vec<Execution> =
-            group.into_iter().filter(|of| !matches!(of.requested, Requested::Fetch)).collect();
+        let group: Vec<Execution> = group
+            .into_iter()
+            .filter(|group| !matches!(group.requested, Requested::Fetch))
+            .collect();
         let Some(first) = group.first() else { return };
         let begins_block = sql::controls(first.text()).first() == Some(&Control::Begin);
-        let is_extended = |of: &Execution| matches!(of.requested, Requested::Extended(_));
+        let is_extended =
+            |execution: &Execution| matches!(execution.requested, Requested::Extended(_));
         if !self.in_block && !begins_block && group.iter().all(is_extended) {
             self.push_step(group);
             return;
@@ -601,8 +604,8 @@ impl Follower {
         let (Some(first), Some(last)) = (executions.first(), executions.last()) else { return };
         let (sent, begin) = (first.sent, first.begin);
         let since = sent.at_us.max(begin.at_us);
-        let failed = executions.iter().find_map(|of| of.failed.clone());
-        let counts: Vec<u64> = executions.iter().filter_map(|of| of.rows).collect();
+        let failed = executions.iter().find_map(|execution| execution.failed.clone());
+        let counts: Vec<u64> = executions.iter().filter_map(|execution| execution.rows).collect();
         let step = CapturedStep {
             // The writer numbers sessions.
             session: 0,
@@ -641,7 +644,7 @@ impl Follower {
             Err(executions) => StatementRequest::Extended(
                 executions
                     .into_iter()
-                    .filter_map(|of| match of.requested {
+                    .filter_map(|execution| match execution.requested {
                         Requested::Extended(statement) => Some(statement),
                         _ => None,
                     })

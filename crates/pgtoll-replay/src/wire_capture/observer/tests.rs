@@ -99,7 +99,7 @@ fn extended(list: &[(&str, &str, &[Option<&str>])]) -> StatementRequest {
         name: (*name).to_owned(),
         sql: (*sql).to_owned(),
         types: Vec::new(),
-        parameters: values.iter().map(|value| value.map(|of| of.to_owned().into())).collect(),
+        parameters: values.iter().map(|value| value.map(|value| value.to_owned().into())).collect(),
     };
     StatementRequest::Extended(list.iter().map(execution).collect())
 }
@@ -166,7 +166,7 @@ fn a_prepared_statement_is_executed_with_text_and_binary_values() {
             name: name.to_owned(),
             sql: sql.to_owned(),
             types: types.to_vec(),
-            parameters: values.iter().map(|of| of.map(value)).collect(),
+            parameters: values.iter().map(|item| item.map(value)).collect(),
         }])
     };
     let expected = [
@@ -198,8 +198,10 @@ fn executions_with_one_sync_are_one_step_or_those_of_a_block() {
         (false, &[done("UPDATE 2"), done("COMMIT"), ready(b'I')]),
     ]);
     let one = |sql| extended(&[("", sql, &[])]);
-    let found: Vec<_> =
-        steps.iter().map(|of| (&of.request, of.in_block, of.begin, of.ends_late)).collect();
+    let found: Vec<_> = steps
+        .iter()
+        .map(|step| (&step.request, step.in_block, step.begin, step.ends_late))
+        .collect();
     let both = extended(&[("", "insert into t values (1)", &[]), ("", "select 1", &[])]);
     let expected = [
         (&both, Some(false), 1, true),
@@ -237,7 +239,8 @@ fn what_follows_an_error_is_not_executed_up_to_the_sync() {
     let both = extended(&[("", "select 1", &[]), ("", "select 1/0", &[])]);
     let insert = extended(&[("", "insert into t values (1)", &[])]);
     let known = extended(&[("p", "select 1", &[])]);
-    let failures: Vec<_> = steps.iter().map(|of| (&of.request, of.failed.as_deref())).collect();
+    let failures: Vec<_> =
+        steps.iter().map(|step| (&step.request, step.failed.as_deref())).collect();
     let expected = [
         (&both, Some("22012")),
         (&known, None),
@@ -275,7 +278,7 @@ fn copy_data_pass_and_are_counted() {
     ]);
     let reason = IncompleteReason::CopyData;
     let copy = StatementRequest::Incomplete { sql: sql.to_owned(), reason };
-    let requests: Vec<_> = steps.iter().map(|of| &of.request).collect();
+    let requests: Vec<_> = steps.iter().map(|step| &step.request).collect();
     let others = [simple("select 1"), simple("copy t to stdout")];
     assert_eq!(requests, [&copy, &copy, &copy, &others[0], &others[1]]);
     assert_eq!((counts.copy_in, steps[0].rows), (3, Some(2)));
@@ -309,7 +312,7 @@ fn copy_data_up_to_a_size_are_kept() {
     let with = StatementRequest::Copy { sql: sql.to_owned(), data: b"1\n2\n".to_vec() };
     for (most, first, left_out) in [(4, with, 2), (3, without(sql), 4)] {
         let (steps, counts) = observe_copies(most, &turns);
-        let requests: Vec<_> = steps.iter().map(|of| &of.request).collect();
+        let requests: Vec<_> = steps.iter().map(|step| &step.request).collect();
         assert_eq!(requests, [&first, &first, &without(sql), &without(several)], "{most}");
         assert_eq!(counts.copy_in, left_out, "{most}");
     }

@@ -11,10 +11,10 @@ pub(super) const WORDS: &str = "Where relations, cycles, pieces or paths are man
 
 /// With the largest relations and databases, the first and last cycles, and pieces that are joined
 /// to fewer; what was left out is in its notes.
-pub(super) fn reduced(of: &WalStatisticsRecord) -> WalStatisticsRecord {
-    let mut kept = of.clone();
-    let every = of.pieces.len().div_ceil(PIECES).max(1);
-    kept.pieces = of.pieces.chunks(every).filter_map(joined).collect();
+pub(super) fn reduced(statistics: &WalStatisticsRecord) -> WalStatisticsRecord {
+    let mut kept = statistics.clone();
+    let every = statistics.pieces.len().div_ceil(PIECES).max(1);
+    kept.pieces = statistics.pieces.chunks(every).filter_map(joined).collect();
     let relations = cut(&mut kept.relations, RELATIONS);
     let databases = cut(&mut kept.databases, DATABASES);
     let paths = cut(&mut kept.source.names, PATHS);
@@ -23,7 +23,7 @@ pub(super) fn reduced(of: &WalStatisticsRecord) -> WalStatisticsRecord {
     if cycles > 0 {
         kept.cycles.drain(CYCLES / 2..CYCLES / 2 + cycles);
     }
-    let small = sum(relations.iter().map(|of| &of.amount));
+    let small = sum(relations.iter().map(|relation| &relation.amount));
     for (without, what) in [
         (relations.len(), format!("the smallest relations, with {} together", size(bytes(&small)))),
         (databases.len(), "the smallest databases".to_owned()),

@@ -8,16 +8,16 @@ use super::title_of_end;
 use crate::wal_numbers::{counted, moment, size};
 use crate::wal_short;
 
-pub(super) fn title(of: &WalStatisticsRecord) -> String {
-    format!("WAL of PostgreSQL {}", of.source.major)
+pub(super) fn title(statistics: &WalStatisticsRecord) -> String {
+    format!("WAL of PostgreSQL {}", statistics.source.major)
 }
 
 /// Which WAL, and whether all of it could be read.
-pub(super) fn heading(of: &WalStatisticsRecord) -> Markup {
-    let source = &of.source;
+pub(super) fn heading(statistics: &WalStatisticsRecord) -> Markup {
+    let source = &statistics.source;
     html! {
         p class="quiet small" { "pgtoll wal stats" }
-        h1 { (title(of)) }
+        h1 { (title(statistics)) }
         p class="quiet" {
             @if let (Some(from), Some(to)) = (source.from, source.to) {
                 "From " (from) " to " (to) ", " (size(source.bytes())) " in "
@@ -28,24 +28,24 @@ pub(super) fn heading(of: &WalStatisticsRecord) -> Markup {
                 " Commits from " (moment(first)) " to " (moment(last)) "."
             }
         }
-        (incomplete(of))
+        (incomplete(statistics))
     }
 }
 
 /// What is not in it.
-fn incomplete(of: &WalStatisticsRecord) -> Markup {
+fn incomplete(statistics: &WalStatisticsRecord) -> Markup {
     html! {
-        @if !of.source.gaps.is_empty() {
+        @if !statistics.source.gaps.is_empty() {
             p class="warning" role="note" {
                 strong { "Not all was read" }
                 ". This page leaves out:"
             }
-            ul class="small" { @for words in wal_short::left_out(&of.source.gaps) { li { (words) } } }
-        } @else if !of.end.kind.is_whole() {
+            ul class="small" { @for words in wal_short::left_out(&statistics.source.gaps) { li { (words) } } }
+        } @else if !statistics.end.kind.is_whole() {
             p class="warning" role="note" {
-                strong { (title_of_end(of.end.kind)) }
-                @if let Some(at) = of.end.at { " (at " (at) ")" }
-                ": " (of.end.words.trim_end_matches('.')) ". This page shows what was read until there."
+                strong { (title_of_end(statistics.end.kind)) }
+                @if let Some(at) = statistics.end.at { " (at " (at) ")" }
+                ": " (statistics.end.words.trim_end_matches('.')) ". This page shows what was read until there."
             }
         }
     }
@@ -58,8 +58,8 @@ fn timelines(timelines: &[u32]) -> String {
 }
 
 /// Topics with their sentences.
-pub(super) fn in_short(of: &WalStatisticsRecord) -> Markup {
-    let answers = wal_short::in_short(of);
+pub(super) fn in_short(statistics: &WalStatisticsRecord) -> Markup {
+    let answers = wal_short::in_short(statistics);
     if answers.is_empty() {
         return html! { p class="lead" { "No record was read." } };
     }

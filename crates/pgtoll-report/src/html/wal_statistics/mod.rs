@@ -15,58 +15,58 @@ use crate::wal_numbers::{count, moment};
 
 /// WAL statistics as one HTML file, with all that it needs inside. Whatever stands in the record
 /// is text in it, never markup.
-pub(crate) fn wal_statistics_html(of: &WalStatisticsRecord) -> String {
-    let kept = embedded::reduced(of);
+pub(crate) fn wal_statistics_html(statistics: &WalStatisticsRecord) -> String {
+    let kept = embedded::reduced(statistics);
     let sections: [Section<'_>; 8] = [
-        ("time", pictures::title(of), pictures::over_time(of)),
-        ("cycle", "Images after each checkpoint", pictures::over_position(of)),
-        ("checkpoints", "From checkpoint to checkpoint", tables::cycles(of)),
-        ("relations", "Relations and databases", tables::relations_and_databases(of)),
-        ("kinds", "Kinds of records", tables::kinds(of)),
-        ("images", "Full-page images by cause", tables::images(of)),
-        ("notes", "What was read", what_was_read(of)),
-        ("again", "Again", again(of, &kept)),
+        ("time", pictures::title(statistics), pictures::over_time(statistics)),
+        ("cycle", "Images after each checkpoint", pictures::over_position(statistics)),
+        ("checkpoints", "From checkpoint to checkpoint", tables::cycles(statistics)),
+        ("relations", "Relations and databases", tables::relations_and_databases(statistics)),
+        ("kinds", "Kinds of records", tables::kinds(statistics)),
+        ("images", "Full-page images by cause", tables::images(statistics)),
+        ("notes", "What was read", what_was_read(statistics)),
+        ("again", "Again", again(statistics, &kept)),
     ];
     let main = html! {
         section id="answer" aria-labelledby="answer-heading" {
             h2 id="answer-heading" { "In short" }
-            (heading::in_short(of))
+            (heading::in_short(statistics))
             (contents(&sections))
         }
         (bodies(&sections))
     };
-    let title = html! { (heading::title(of)) ", pgtoll" };
+    let title = html! { (heading::title(statistics)) ", pgtoll" };
     let words = "Made by pgtoll from WAL statistics.";
-    page(&title, &heading::heading(of), &main, words, &inert(&kept))
+    page(&title, &heading::heading(statistics), &main, words, &inert(&kept))
 }
 
-fn what_was_read(of: &WalStatisticsRecord) -> Markup {
-    let source = &of.source;
+fn what_was_read(statistics: &WalStatisticsRecord) -> Markup {
+    let source = &statistics.source;
     let mut known: Vec<Fact> = vec![
         ("named", embedded::listed(&source.names, ", ")),
         ("system identifier", source.system_identifier.to_string()),
-        ("where it ends", of.end.words.clone()),
-        ("names of relations", of.names.clone().unwrap_or_else(|| "none".to_owned())),
+        ("where it ends", statistics.end.words.clone()),
+        ("names of relations", statistics.names.clone().unwrap_or_else(|| "none".to_owned())),
     ];
     for (name, time) in [("first commit", &source.first_time), ("last commit", &source.last_time)] {
         known.extend(time.as_ref().map(|time| (name, moment(time))));
     }
-    known.push(("pieces that the pictures are made of", count(of.pieces.len() as u64)));
-    known.push(("read", format!("{}, by pgtoll {}", moment(&of.made), of.pgtoll)));
+    known.push(("pieces that the pictures are made of", count(statistics.pieces.len() as u64)));
+    known.push(("read", format!("{}, by pgtoll {}", moment(&statistics.made), statistics.pgtoll)));
     html! {
         (facts(known))
-        @if !of.notes.is_empty() {
+        @if !statistics.notes.is_empty() {
             h3 { "Notes" }
-            ul { @for note in &of.notes { li { (note) } } }
+            ul { @for note in &statistics.notes { li { (note) } } }
         }
     }
 }
 
-fn again(of: &WalStatisticsRecord, kept: &WalStatisticsRecord) -> Markup {
+fn again(statistics: &WalStatisticsRecord, kept: &WalStatisticsRecord) -> Markup {
     let json = serde_json::to_string(kept).unwrap_or_default();
     html! {
         p { "The command that counts it again, as long as the WAL is there:" }
-        pre { code { (embedded::listed(&of.command, " ")) } }
+        pre { code { (embedded::listed(&statistics.command, " ")) } }
         (download("All figures of this page", "wal-statistics.json", &json))
         p class="screen" { (embedded::WORDS) }
     }

@@ -15,18 +15,22 @@ use crate::plot::{
 use crate::wal_numbers::{formatted, moment, rate, size_of, span};
 
 /// Of the first picture.
-pub(super) fn title(of: &WalStatisticsRecord) -> &'static str {
-    if WalSeries::over_time(of).is_some() { "The rate over time" } else { "What it consists of" }
+pub(super) fn title(statistics: &WalStatisticsRecord) -> &'static str {
+    if WalSeries::over_time(statistics).is_some() {
+        "The rate over time"
+    } else {
+        "What it consists of"
+    }
 }
 
 /// Bytes a second, where times are known; else what the WAL consists of from its beginning to its
 /// end.
-pub(super) fn over_time(of: &WalStatisticsRecord) -> Markup {
-    if let Some(course) = WalSeries::over_time(of) {
-        return rates(of, &course);
+pub(super) fn over_time(statistics: &WalStatisticsRecord) -> Markup {
+    if let Some(course) = WalSeries::over_time(statistics) {
+        return rates(statistics, &course);
     }
-    let course = WalSeries::over_position(of);
-    course.map_or_else(|| html! { p { (NOTHING) } }, |course| composition(of, &course))
+    let course = WalSeries::over_position(statistics);
+    course.map_or_else(|| html! { p { (NOTHING) } }, |course| composition(statistics, &course))
 }
 
 const NOTHING: &str = "There is too little WAL for a picture.";
@@ -39,7 +43,7 @@ fn bins(width: Width) -> usize {
     }
 }
 
-fn rates(of: &WalStatisticsRecord, course: &WalSeries) -> Markup {
+fn rates(statistics: &WalStatisticsRecord, course: &WalSeries) -> Markup {
     let (from, to) = course.ends();
     let highest = highest(course);
     let words = Words {
@@ -49,7 +53,7 @@ fn rates(of: &WalStatisticsRecord, course: &WalSeries) -> Markup {
             "From {} to {}. {highest}. {}",
             time(from, SECONDS),
             time(to, SECONDS),
-            means(of)
+            means(statistics)
         ),
         caption: html! {
             h3 { "Bytes a second, by kind" }
@@ -76,10 +80,10 @@ fn rates(of: &WalStatisticsRecord, course: &WalSeries) -> Markup {
             } else {
                 vec![frame(peak * 1.05, "", &days)]
             };
-            let layers = layers(of, &rates, &WalKind::ALL, true);
-            drawing(frames, &layers, &begins_in_time(of), None, width)
+            let layers = layers(statistics, &rates, &WalKind::ALL, true);
+            drawing(frames, &layers, &begins_in_time(statistics), None, width)
         }))
-        (legend(of, &WalKind::ALL, true))
+        (legend(statistics, &WalKind::ALL, true))
         p class="small quiet" {
             "Times are those of commits. Between two of them bytes are spread evenly."
             @if course.before > 0.0 {
@@ -101,7 +105,7 @@ const APART: f64 = 4.0;
     reason = "bins are few"
 )]
 fn peak_and_most(rates: &[OfKinds]) -> (f64, f64) {
-    let mut sorted: Vec<f64> = rates.iter().map(total).filter(|of| *of > 0.0).collect();
+    let mut sorted: Vec<f64> = rates.iter().map(total).filter(|item| *item > 0.0).collect();
     sorted.sort_by(f64::total_cmp);
     let peak = sorted.last().copied().unwrap_or(0.0);
     let most = sorted.get((sorted.len() as f64 * 0.95) as usize).copied().unwrap_or(peak);
@@ -120,7 +124,7 @@ fn highest(course: &WalSeries) -> String {
     let rates = per_second(course, count);
     let all = rates.iter().map(total).enumerate();
     let (bin, highest) =
-        all.fold((0, 0.0), |highest, of| if of.1 > highest.1 { of } else { highest });
+        all.fold((0, 0.0), |highest, item| if item.1 > highest.1 { item } else { highest });
     let (from, to) = course.ends();
     let wide = (to - from) / count as f64;
     let at = time(from + wide * (bin as f64 + 0.5), SECONDS);
@@ -133,23 +137,23 @@ fn highest(course: &WalSeries) -> String {
 fn per_second(course: &WalSeries, count: usize) -> Vec<OfKinds> {
     let (from, to) = course.ends();
     let seconds = (to - from) / 1e6 / count as f64;
-    course.binned(count).into_iter().map(|of| of.map(|bytes| bytes / seconds)).collect()
+    course.binned(count).into_iter().map(|binned| binned.map(|bytes| bytes / seconds)).collect()
 }
 
 /// Each bin's kinds in per cent of it.
 fn shares(course: &WalSeries, count: usize) -> Vec<OfKinds> {
-    let of_bin = |of: OfKinds| {
-        let all = total(&of);
-        of.map(|bytes| if all > 0.0 { bytes / all * 100.0 } else { 0.0 })
+    let of_bin = |kinds: OfKinds| {
+        let all = total(&kinds);
+        kinds.map(|bytes| if all > 0.0 { bytes / all * 100.0 } else { 0.0 })
     };
     course.binned(count).into_iter().map(of_bin).collect()
 }
 
-fn composition(of: &WalStatisticsRecord, course: &WalSeries) -> Markup {
+fn composition(statistics: &WalStatisticsRecord, course: &WalSeries) -> Markup {
     let words = Words {
         id: "composition".to_owned(),
         title: "What the WAL consists of, from its beginning to its end",
-        description: means(of),
+        description: means(statistics),
         caption: html! {
             h3 { "Share of each kind, from the beginning to the end" }
             p { "No two commits with a time are in this WAL, so nothing is known of rates. \
@@ -159,23 +163,23 @@ fn composition(of: &WalStatisticsRecord, course: &WalSeries) -> Markup {
     html! {
         (figure(&words, |width| {
             let shares = shares(course, bins(width));
-            let layers = layers(of, &shares, &WalKind::ALL, true);
-            drawing(vec![by_position(course, width)], &layers, &begins(of), Some(of), width)
+            let layers = layers(statistics, &shares, &WalKind::ALL, true);
+            drawing(vec![by_position(course, width)], &layers, &begins(statistics), Some(statistics), width)
         }))
-        (legend(of, &WalKind::ALL, true))
+        (legend(statistics, &WalKind::ALL, true))
     }
 }
 
 /// The images' share, over the position in WAL: high after each checkpoint's redo point, and lower
 /// the longer ago that is.
-pub(super) fn over_position(of: &WalStatisticsRecord) -> Markup {
-    let Some(course) = WalSeries::over_position(of) else {
+pub(super) fn over_position(statistics: &WalStatisticsRecord) -> Markup {
+    let Some(course) = WalSeries::over_position(statistics) else {
         return html! { p { (NOTHING) } };
     };
     let words = Words {
         id: "sawtooth".to_owned(),
         title: "The share of full-page images, over the position in the WAL",
-        description: means(of),
+        description: means(statistics),
         caption: html! {
             h3 { "Images’ share of all bytes, over the position in the WAL" }
             p { "Arrows: redo points of checkpoints." }
@@ -189,22 +193,22 @@ pub(super) fn over_position(of: &WalStatisticsRecord) -> Markup {
         }
         (figure(&words, |width| {
             let shares = shares(&course, bins(width));
-            let layers = layers(of, &shares, &AFTER_CHECKPOINTS, false);
-            drawing(vec![by_position(&course, width)], &layers, &begins(of), Some(of), width)
+            let layers = layers(statistics, &shares, &AFTER_CHECKPOINTS, false);
+            drawing(vec![by_position(&course, width)], &layers, &begins(statistics), Some(statistics), width)
         }))
-        (legend(of, &AFTER_CHECKPOINTS, false))
+        (legend(statistics, &AFTER_CHECKPOINTS, false))
     }
 }
 
 const AFTER_CHECKPOINTS: [WalKind; 2] = [WalKind::FirstTouch, WalKind::Hint];
 
-fn of_kind(of: &OfKinds, kind: WalKind) -> f64 {
-    WalKind::ALL.iter().zip(of).filter(|(its, _)| **its == kind).map(|(_, value)| value).sum()
+fn of_kind(kinds: &OfKinds, kind: WalKind) -> f64 {
+    WalKind::ALL.iter().zip(kinds).filter(|(its, _)| **its == kind).map(|(_, value)| value).sum()
 }
 
 /// `hatched`: images are, so that they can be told from other records.
 fn layers(
-    of: &WalStatisticsRecord,
+    statistics: &WalStatisticsRecord,
     bins: &[OfKinds],
     kinds: &[WalKind],
     hatched: bool,
@@ -213,15 +217,15 @@ fn layers(
         kind: colour(*kind),
         hatched: hatched && is_image(*kind),
         values: bins.iter().map(|bin| of_kind(bin, *kind)).collect(),
-        tooltip: format!("{}: {}", title_of_kind(*kind), share(of, *kind)),
+        tooltip: format!("{}: {}", title_of_kind(*kind), share(statistics, *kind)),
     });
     layers.collect()
 }
 
 /// A kind's share of all that is in the pieces.
-fn share(of: &WalStatisticsRecord, kind: WalKind) -> String {
+fn share(statistics: &WalStatisticsRecord, kind: WalKind) -> String {
     let (own, all) =
-        of.pieces.iter().map(of_piece).fold((0.0, 0.0), |(own, all), piece| {
+        statistics.pieces.iter().map(of_piece).fold((0.0, 0.0), |(own, all), piece| {
             (own + of_kind(&piece, kind), all + total(&piece))
         });
     match own / all * 100.0 {
@@ -233,24 +237,24 @@ fn share(of: &WalStatisticsRecord, kind: WalKind) -> String {
 
 const NONE: &str = "0 %";
 
-fn means(of: &WalStatisticsRecord) -> String {
-    let all = shown(of, &WalKind::ALL);
+fn means(statistics: &WalStatisticsRecord) -> String {
+    let all = shown(statistics, &WalKind::ALL);
     let all = all.map(|(kind, share)| format!("{}: {share}", title_of_kind(kind)));
     format!("Shares of the whole: {}.", all.collect::<Vec<_>>().join("; "))
 }
 
 /// Kinds with their shares of the whole; what is not there is left out.
 fn shown<'a>(
-    of: &'a WalStatisticsRecord,
+    statistics: &'a WalStatisticsRecord,
     kinds: &'a [WalKind],
 ) -> impl Iterator<Item = (WalKind, String)> + 'a {
-    kinds.iter().map(|kind| (*kind, share(of, *kind))).filter(|(_, share)| share != NONE)
+    kinds.iter().map(|kind| (*kind, share(statistics, *kind))).filter(|(_, share)| share != NONE)
 }
 
-fn legend(of: &WalStatisticsRecord, kinds: &[WalKind], hatched: bool) -> Markup {
+fn legend(statistics: &WalStatisticsRecord, kinds: &[WalKind], hatched: bool) -> Markup {
     html! {
         ul class="legend" {
-            @for (kind, share) in shown(of, kinds) {
+            @for (kind, share) in shown(statistics, kinds) {
                 li { (swatch(colour(kind), hatched && is_image(kind))) (title_of_kind(kind)) " " (share) }
             }
         }
@@ -295,7 +299,7 @@ fn drawing(
         });
         top = bottom + BETWEEN;
     }
-    let lsns = positions.map(|of| (origin(of), of.source.to));
+    let lsns = positions.map(|position| (origin(position), position.source.to));
     let marks = html! {
         @for frame in &drawn { (frame) }
         @if let Some((from, to)) = lsns {
@@ -310,22 +314,22 @@ fn drawing(
 const BETWEEN: f64 = 58.0;
 
 /// Redo points that are in the WAL, on its own axis.
-fn begins(of: &WalStatisticsRecord) -> Vec<(f64, String)> {
-    let Some(origin) = origin(of) else { return Vec::new() };
-    known(of).map(|cycle| (distance(origin, cycle.from), tooltip(cycle))).collect()
+fn begins(statistics: &WalStatisticsRecord) -> Vec<(f64, String)> {
+    let Some(origin) = origin(statistics) else { return Vec::new() };
+    known(statistics).map(|cycle| (distance(origin, cycle.from), tooltip(cycle))).collect()
 }
 
 /// Redo points whose time is known.
-fn begins_in_time(of: &WalStatisticsRecord) -> Vec<(f64, String)> {
+fn begins_in_time(statistics: &WalStatisticsRecord) -> Vec<(f64, String)> {
     let at = |cycle: &WalCycle| {
         let time: Timestamp = cycle.began.as_deref()?.parse().ok()?;
         Some((place(time.as_microsecond())?, tooltip(cycle)))
     };
-    known(of).filter_map(at).collect()
+    known(statistics).filter_map(at).collect()
 }
 
-fn known(of: &WalStatisticsRecord) -> impl Iterator<Item = &WalCycle> {
-    of.cycles.iter().filter(|cycle| cycle.began_by != CycleBegin::Unknown)
+fn known(statistics: &WalStatisticsRecord) -> impl Iterator<Item = &WalCycle> {
+    statistics.cycles.iter().filter(|cycle| cycle.began_by != CycleBegin::Unknown)
 }
 
 fn tooltip(cycle: &WalCycle) -> String {

@@ -28,20 +28,21 @@ impl WalSeries {
     ///
     /// A piece's bytes came between the time of the piece before it and its own. Where that is no
     /// time at all, or it has none, they join the next. What came before the first time is left out.
-    pub(super) fn over_time(of: &WalStatisticsRecord) -> Option<Self> {
+    pub(super) fn over_time(statistics: &WalStatisticsRecord) -> Option<Self> {
         let first: Option<Timestamp> =
-            of.source.first_time.as_deref().and_then(|time| time.parse().ok());
-        let ends = of.pieces.iter().map(|piece| (piece.until_us.and_then(place), piece));
+            statistics.source.first_time.as_deref().and_then(|time| time.parse().ok());
+        let ends = statistics.pieces.iter().map(|piece| (piece.until_us.and_then(place), piece));
         let begin = first.map(Timestamp::as_microsecond).and_then(place);
         Self::joined(begin, ends)
     }
 
     /// Over bytes since the first record.
-    pub(super) fn over_position(of: &WalStatisticsRecord) -> Option<Self> {
-        let begin = origin(of)?;
-        let nexts = of.pieces.iter().skip(1).map(|next| Some(next.from));
-        let ends = nexts.chain([of.source.to]).map(|end| end.map(|end| distance(begin, end)));
-        Self::joined(Some(0.0), ends.zip(&of.pieces))
+    pub(super) fn over_position(statistics: &WalStatisticsRecord) -> Option<Self> {
+        let begin = origin(statistics)?;
+        let nexts = statistics.pieces.iter().skip(1).map(|next| Some(next.from));
+        let ends =
+            nexts.chain([statistics.source.to]).map(|end| end.map(|end| distance(begin, end)));
+        Self::joined(Some(0.0), ends.zip(&statistics.pieces))
     }
 
     fn joined<'a>(
@@ -70,8 +71,8 @@ impl WalSeries {
     }
 
     pub(super) fn ends(&self) -> (f64, f64) {
-        let from = self.stretches.first().map_or(0.0, |of| of.from);
-        (from, self.stretches.last().map_or(from, |of| of.to))
+        let from = self.stretches.first().map_or(0.0, |stretch| stretch.from);
+        (from, self.stretches.last().map_or(from, |stretch| stretch.to))
     }
 
     /// The bytes in each of so many equal bins. A stretch's are spread evenly over it.
@@ -105,8 +106,8 @@ impl WalSeries {
 }
 
 /// Where the WAL begins.
-pub(super) fn origin(of: &WalStatisticsRecord) -> Option<Lsn> {
-    of.source.from.or_else(|| of.pieces.first().map(|piece| piece.from))
+pub(super) fn origin(statistics: &WalStatisticsRecord) -> Option<Lsn> {
+    statistics.source.from.or_else(|| statistics.pieces.first().map(|piece| piece.from))
 }
 
 /// Bytes from one position to a later one.
@@ -121,8 +122,8 @@ pub(super) fn place(microsecond: i64) -> Option<f64> {
     Timestamp::from_microsecond(microsecond).ok().map(|_| microsecond as f64)
 }
 
-pub(super) fn total(of: &OfKinds) -> f64 {
-    of.iter().sum()
+pub(super) fn total(kinds: &OfKinds) -> f64 {
+    kinds.iter().sum()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a place in a picture")]
@@ -147,14 +148,15 @@ mod tests {
     }
 
     fn series(begin: Option<i64>, pieces: &[(Option<i64>, u64)]) -> Option<WalSeries> {
-        let pieces: Vec<WalPiece> = pieces.iter().map(|(until, of)| piece(*until, *of)).collect();
-        let ends = pieces.iter().map(|of| (of.until_us.and_then(place), of));
+        let pieces: Vec<WalPiece> =
+            pieces.iter().map(|(until, item)| piece(*until, *item)).collect();
+        let ends = pieces.iter().map(|piece| (piece.until_us.and_then(place), piece));
         WalSeries::joined(begin.and_then(place), ends)
     }
 
     fn shown(course: Option<WalSeries>) -> Vec<(f64, f64, f64)> {
-        let stretches = course.map(|of| of.stretches).unwrap_or_default();
-        stretches.iter().map(|of| (of.from, of.to, total(&of.bytes))).collect()
+        let stretches = course.map(|course| course.stretches).unwrap_or_default();
+        stretches.iter().map(|stretch| (stretch.from, stretch.to, total(&stretch.bytes))).collect()
     }
 
     #[test]

@@ -21,21 +21,23 @@ const LARGEST: usize = 30;
 /// Relations with a smaller share of the WAL have no row of their own.
 const SMALL: f64 = 0.001;
 
-pub(super) fn cycles(of: &WalStatisticsRecord) -> Markup {
-    if of.cycles.is_empty() {
+pub(super) fn cycles(statistics: &WalStatisticsRecord) -> Markup {
+    if statistics.cycles.is_empty() {
         return html! { p { "No record was read." } };
     }
-    let all: Vec<(&WalCycle, Option<&WalCycle>)> = of
+    let all: Vec<(&WalCycle, Option<&WalCycle>)> = statistics
         .cycles
         .iter()
         .enumerate()
-        .map(|(index, of_all)| (of_all, of.cycles.get(index + 1)))
+        .map(|(index, of_all)| (of_all, statistics.cycles.get(index + 1)))
         .collect();
     let without = all.len().saturating_sub(CYCLES);
     let (first, rest) = all.split_at(if without > 0 { CYCLES / 2 } else { all.len() });
     let last = &rest[without.min(rest.len())..];
-    let causes: Vec<ImageCause> =
-        CAUSES.into_iter().filter(|cause| of_cause(&of.causes, *cause).images > 0).collect();
+    let causes: Vec<ImageCause> = CAUSES
+        .into_iter()
+        .filter(|cause| of_cause(&statistics.causes, *cause).images > 0)
+        .collect();
     let mut head = vec!["from", "to", "began, UTC", "distance", "duration", "records"];
     let titles: Vec<String> =
         causes.iter().map(|cause| format!("images: {}", title_of_cause(*cause))).collect();
@@ -63,27 +65,28 @@ pub(super) fn cycles(of: &WalStatisticsRecord) -> Markup {
 const CAUSES: [ImageCause; 4] =
     [ImageCause::FirstTouch, ImageCause::Hint, ImageCause::Forced, ImageCause::Check];
 
-fn row_of_cycle(of: &WalCycle, next: Option<&WalCycle>, causes: &[ImageCause]) -> Markup {
-    let began = of.began.as_deref().map(|began| moment(began).trim_end_matches(" UTC").to_owned());
-    let mark = match (of.began_by, of.whole) {
+fn row_of_cycle(cycle: &WalCycle, next: Option<&WalCycle>, causes: &[ImageCause]) -> Markup {
+    let began =
+        cycle.began.as_deref().map(|began| moment(began).trim_end_matches(" UTC").to_owned());
+    let mark = match (cycle.began_by, cycle.whole) {
         (CycleBegin::Shutdown, true) => "shutdown",
         (CycleBegin::Shutdown, false) => "shutdown, a part",
         (CycleBegin::Online | CycleBegin::Unknown, true) => "",
         (CycleBegin::Online | CycleBegin::Unknown, false) => "a part",
     };
-    let lasted = lasted(of, next).map(seconds);
+    let lasted = lasted(cycle, next).map(seconds);
     html! {
         tr {
             th scope="row" {
-                (of.from) @if !mark.is_empty() { br; span class="small quiet" { (mark) } }
+                (cycle.from) @if !mark.is_empty() { br; span class="small quiet" { (mark) } }
             }
-            td { (of.to) }
+            td { (cycle.to) }
             td { (began.unwrap_or_else(unknown)) }
-            td { (of.to.bytes_since(of.from).map_or_else(unknown, size)) }
+            td { (cycle.to.bytes_since(cycle.from).map_or_else(unknown, size)) }
             td { (lasted.unwrap_or_else(unknown)) }
-            td { (count(of.amount.records)) }
-            @for cause in causes { td { (count(of_cause(&of.causes, *cause).images)) } }
-            td { (percent(of.amount.image_bytes, bytes(&of.amount))) }
+            td { (count(cycle.amount.records)) }
+            @for cause in causes { td { (count(of_cause(&cycle.causes, *cause).images)) } }
+            td { (percent(cycle.amount.image_bytes, bytes(&cycle.amount))) }
         }
     }
 }
@@ -92,27 +95,28 @@ fn unknown() -> String {
     "-".to_owned()
 }
 
-pub(super) fn relations_and_databases(of: &WalStatisticsRecord) -> Markup {
+pub(super) fn relations_and_databases(statistics: &WalStatisticsRecord) -> Markup {
     html! {
         h3 { "Relations" }
-        (relations(of))
+        (relations(statistics))
         h3 { "Databases" }
-        (databases(of))
+        (databases(statistics))
     }
 }
 
-fn relations(of: &WalStatisticsRecord) -> Markup {
-    if of.relations.is_empty() {
+fn relations(statistics: &WalStatisticsRecord) -> Markup {
+    if statistics.relations.is_empty() {
         return html! { p { "No record names a relation." } };
     }
-    let whole = bytes(&of.total);
+    let whole = bytes(&statistics.total);
     // They come in the order of their sizes: what is small stands at the end, in one row.
-    let large = |of: &&WalOfRelation| share(bytes(&of.amount), whole) >= SMALL;
-    let large = of.relations.iter().take_while(large).count().max(1);
-    let shown = &of.relations[..large.min(LARGEST)];
-    let rest = &of.relations[shown.len()..];
+    let large = |relation: &&WalOfRelation| share(bytes(&relation.amount), whole) >= SMALL;
+    let large = statistics.relations.iter().take_while(large).count().max(1);
+    let shown = &statistics.relations[..large.min(LARGEST)];
+    let rest = &statistics.relations[shown.len()..];
     let below = if large <= LARGEST { ", each less than 0.1 %" } else { "" };
-    let most = of.relations.iter().map(|of| bytes(&of.amount)).max().unwrap_or(0);
+    let most =
+        statistics.relations.iter().map(|relation| bytes(&relation.amount)).max().unwrap_or(0);
     let head = [
         "relation",
         "share",
@@ -127,33 +131,33 @@ fn relations(of: &WalStatisticsRecord) -> Markup {
         p {
             "A record that changes several relations is counted for the first that it names, each \
              image for its own. "
-            (key_of_bars(of))
+            (key_of_bars(statistics))
         }
         (table("relations", "names", &head, &html! {
             @for relation in shown {
                 tr {
-                    th scope="row" { (name_of(of, relation)) }
-                    (cells(of, &relation.amount, relation.hint_bytes, Some(relation.images), most))
+                    th scope="row" { (name_of(statistics, relation)) }
+                    (cells(statistics, &relation.amount, relation.hint_bytes, Some(relation.images), most))
                 }
             }
             @if !rest.is_empty() {
-                @let hints = rest.iter().fold(0, |sum: u64, of| sum.saturating_add(of.hint_bytes));
-                @let images = rest.iter().fold(0, |sum: u64, of| sum.saturating_add(of.images));
-                @let amount = sum(rest.iter().map(|of| &of.amount));
+                @let hints = rest.iter().fold(0, |sum: u64, relation| sum.saturating_add(relation.hint_bytes));
+                @let images = rest.iter().fold(0, |sum: u64, relation| sum.saturating_add(relation.images));
+                @let amount = sum(rest.iter().map(|relation| &relation.amount));
                 tr {
                     th scope="row" { (counted(rest.len() as u64, "other", "others")) (below) }
-                    (cells(of, &amount, hints, Some(images), most))
+                    (cells(statistics, &amount, hints, Some(images), most))
                 }
             }
-            @if of.without_relation.records > 0 {
+            @if statistics.without_relation.records > 0 {
                 tr {
                     th scope="row" { "without a relation" br;
                         span class="small quiet" { "commits, checkpoints and the like" } }
-                    (cells(of, &of.without_relation, 0, None, most))
+                    (cells(statistics, &statistics.without_relation, 0, None, most))
                 }
             }
         }))
-        @if of.names.is_none() {
+        @if statistics.names.is_none() {
             p class="small quiet" {
                 "Where relations’ names come from was not said, so the numbers of their files \
                  stand here."
@@ -163,9 +167,9 @@ fn relations(of: &WalStatisticsRecord) -> Markup {
 }
 
 /// The colours of a row's bar.
-fn key_of_bars(of: &WalStatisticsRecord) -> Markup {
+fn key_of_bars(statistics: &WalStatisticsRecord) -> Markup {
     let parts = PARTS.iter().filter(|(kind, ..)| {
-        *kind != WalKind::Hint || of_cause(&of.causes, ImageCause::Hint).images > 0
+        *kind != WalKind::Hint || of_cause(&statistics.causes, ImageCause::Hint).images > 0
     });
     html! {
         "Bars: "
@@ -185,13 +189,13 @@ const PARTS: [(WalKind, bool, &str); 3] = [
 ];
 
 fn cells(
-    of: &WalStatisticsRecord,
+    statistics: &WalStatisticsRecord,
     amount: &WalAmount,
     hint_bytes: u64,
     images: Option<u64>,
     most: u64,
 ) -> Markup {
-    let whole = bytes(&of.total);
+    let whole = bytes(&statistics.total);
     html! {
         td { div class="with-bar" {
             (bar(amount, hint_bytes, most)) span { (percent(bytes(amount), whole)) }
@@ -228,8 +232,8 @@ fn bar(amount: &WalAmount, hint_bytes: u64, most: u64) -> Markup {
 const BAR: f64 = 120.0;
 
 /// Its name on one line, what it is on the next.
-fn name_of(of: &WalStatisticsRecord, relation: &WalOfRelation) -> Markup {
-    let (name, what) = (qualified(relation), what(of, relation));
+fn name_of(statistics: &WalStatisticsRecord, relation: &WalOfRelation) -> Markup {
+    let (name, what) = (qualified(relation), what(statistics, relation));
     html! {
         // A long name is broken between its parts rather than anywhere.
         @for part in name.split_inclusive(['.', '_']) { (part) wbr; }
@@ -237,13 +241,13 @@ fn name_of(of: &WalStatisticsRecord, relation: &WalOfRelation) -> Markup {
     }
 }
 
-fn databases(of: &WalStatisticsRecord) -> Markup {
-    if of.databases.is_empty() {
+fn databases(statistics: &WalStatisticsRecord) -> Markup {
+    if statistics.databases.is_empty() {
         return html! { p { "No record names a relation." } };
     }
-    let whole = bytes(&of.total);
-    let shown = &of.databases[..of.databases.len().min(LARGEST)];
-    let rest = &of.databases[shown.len()..];
+    let whole = bytes(&statistics.total);
+    let shown = &statistics.databases[..statistics.databases.len().min(LARGEST)];
+    let rest = &statistics.databases[shown.len()..];
     let row = |name: String, amount: &WalAmount, images: u64| {
         html! {
             tr {
@@ -261,43 +265,43 @@ fn databases(of: &WalStatisticsRecord) -> Markup {
     html! {
         (table("databases", "names", &head, &html! {
             @for WalOfDatabase { oid, amount, images, .. } in shown {
-                (row(database(of, *oid), amount, *images))
+                (row(database(statistics, *oid), amount, *images))
             }
             @if !rest.is_empty() {
-                @let images = rest.iter().fold(0, |sum: u64, of| sum.saturating_add(of.images));
+                @let images = rest.iter().fold(0, |sum: u64, database| sum.saturating_add(database.images));
                 (row(counted(rest.len() as u64, "other", "others"),
-                    &sum(rest.iter().map(|of| &of.amount)), images))
+                    &sum(rest.iter().map(|database| &database.amount)), images))
             }
         }))
     }
 }
 
 /// By resource manager, and by type.
-pub(super) fn kinds(of: &WalStatisticsRecord) -> Markup {
-    if of.managers.is_empty() {
+pub(super) fn kinds(statistics: &WalStatisticsRecord) -> Markup {
+    if statistics.managers.is_empty() {
         return html! { p { "No record was read." } };
     }
     html! {
         p { "Resource managers and types are called as pg_waldump calls them." }
-        (table_of_kinds(of, "resource manager", &of.managers))
+        (table_of_kinds(statistics, "resource manager", &statistics.managers))
         details {
             summary { "By type of record" }
-            (table_of_kinds(of, "type of record", &of.types))
+            (table_of_kinds(statistics, "type of record", &statistics.types))
         }
     }
 }
 
-fn table_of_kinds(of: &WalStatisticsRecord, first: &str, kinds: &[WalOfKind]) -> Markup {
+fn table_of_kinds(statistics: &WalStatisticsRecord, first: &str, kinds: &[WalOfKind]) -> Markup {
     let head =
         [first, "share", "bytes", "records", "of all records", "record bytes", "image bytes"];
     let row = |name: &str, amount: &WalAmount| {
         html! {
             tr {
                 th scope="row" { (name) }
-                td { (percent(bytes(amount), bytes(&of.total))) }
+                td { (percent(bytes(amount), bytes(&statistics.total))) }
                 td { (size(bytes(amount))) }
                 td { (count(amount.records)) }
-                td { (percent(amount.records, of.total.records)) }
+                td { (percent(amount.records, statistics.total.records)) }
                 td { (size(amount.record_bytes)) }
                 td { (size(amount.image_bytes)) }
             }
@@ -309,19 +313,19 @@ fn table_of_kinds(of: &WalStatisticsRecord, first: &str, kinds: &[WalOfKind]) ->
         &head,
         &html! {
             @for kind in kinds { (row(&kind.name, &kind.amount)) }
-            (row("all", &of.total))
+            (row("all", &statistics.total))
         },
     )
 }
 
 /// By cause and by compression.
-pub(super) fn images(of: &WalStatisticsRecord) -> Markup {
-    if sum_of_images(of.causes.values()).images == 0 {
+pub(super) fn images(statistics: &WalStatisticsRecord) -> Markup {
+    if sum_of_images(statistics.causes.values()).images == 0 {
         return html! { p { "There are none." } };
     }
-    let whole = bytes(&of.total);
-    let causes = CAUSES.into_iter().map(|cause| (cause, of_cause(&of.causes, cause)));
-    let hints = of_cause(&of.causes, ImageCause::Hint).images > 0;
+    let whole = bytes(&statistics.total);
+    let causes = CAUSES.into_iter().map(|cause| (cause, of_cause(&statistics.causes, cause)));
+    let hints = of_cause(&statistics.causes, ImageCause::Hint).images > 0;
     let causes_head = ["why they are there", "images", "bytes", "share of all WAL"];
     let head = ["compression", "images", "before", "stored", "ratio"];
     html! {
@@ -344,7 +348,7 @@ pub(super) fn images(of: &WalStatisticsRecord) -> Markup {
             }
         }
         (table("compression of images", "", &head, &html! {
-            @for (name, its) in &of.compressions {
+            @for (name, its) in &statistics.compressions {
                 tr {
                     th scope="row" { (name) }
                     td { (count(its.images)) }

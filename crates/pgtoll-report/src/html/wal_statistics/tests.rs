@@ -12,8 +12,8 @@ use super::*;
 use crate::html::tests::{assert_well_formed, text_of};
 
 /// The page, which is whole, and whose pictures hold all that is drawn in them.
-fn page_of(of: &WalStatisticsRecord) -> String {
-    let page = wal_statistics_html(of);
+fn page_of(statistics: &WalStatisticsRecord) -> String {
+    let page = wal_statistics_html(statistics);
     assert_well_formed(&page);
     assert_within(&page);
     page
@@ -32,17 +32,23 @@ fn a_hint_share_never_stands_without_what_it_does_not_say() {
     let mut without = sample(240, 40);
     let hint = without.causes.remove(&ImageCause::Hint).unwrap_or_default();
     without.total.image_bytes -= hint.bytes;
-    without.pieces.iter_mut().for_each(|of| assert!(of.bytes.remove(&WalKind::Hint).is_some()));
+    without
+        .pieces
+        .iter_mut()
+        .for_each(|piece| assert!(piece.bytes.remove(&WalKind::Hint).is_some()));
     without.relations.iter_mut().for_each(|relation| relation.hint_bytes = 0);
-    without.cycles.iter_mut().for_each(|of| assert!(of.causes.remove(&ImageCause::Hint).is_some()));
+    without
+        .cycles
+        .iter_mut()
+        .for_each(|cycle| assert!(cycle.causes.remove(&ImageCause::Hint).is_some()));
     let page = page_of(&without);
     assert!(!page.contains("would save") && !page.contains("images: hint"));
 }
 
 #[test]
 fn wal_that_ends_too_early_is_a_warning() {
-    let mut of = sample(20, 3);
-    assert!(!page_of(&of).contains("class=\"warning\""));
+    let mut sample = sample(20, 3);
+    assert!(!page_of(&sample).contains("class=\"warning\""));
     let end = |kind| WalEnd { kind, at: Some(Lsn(0x1_2345_6789)), words: "it is so.".to_owned() };
     for kind in [
         WalEndKind::Damaged,
@@ -51,8 +57,8 @@ fn wal_that_ends_too_early_is_a_warning() {
         WalEndKind::Unreadable,
         WalEndKind::Interrupted,
     ] {
-        of.end = end(kind);
-        let page = page_of(&of);
+        sample.end = end(kind);
+        let page = page_of(&sample);
         let words = format!("{}</strong> (at 1/23456789): it is so. This page", title_of_end(kind));
         assert!(page.contains(&words), "{kind:?}");
     }
@@ -60,14 +66,14 @@ fn wal_that_ends_too_early_is_a_warning() {
 
 #[test]
 fn without_times_the_picture_is_of_positions() {
-    let mut of = sample(100, 3);
-    assert!(page_of(&of).contains("rate-caption"));
-    for time in [&mut of.source.first_time, &mut of.source.last_time] {
+    let mut sample = sample(100, 3);
+    assert!(page_of(&sample).contains("rate-caption"));
+    for time in [&mut sample.source.first_time, &mut sample.source.last_time] {
         *time = None;
     }
-    of.pieces.iter_mut().for_each(|piece| piece.until_us = None);
-    of.cycles.iter_mut().for_each(|cycle| cycle.began = None);
-    let page = page_of(&of);
+    sample.pieces.iter_mut().for_each(|piece| piece.until_us = None);
+    sample.cycles.iter_mut().for_each(|cycle| cycle.began = None);
+    let page = page_of(&sample);
     assert!(page.contains("composition-caption") && !page.contains("rate-caption"));
     assert!(page.contains("sawtooth-caption") && !page.contains("/s</text>"));
 }
@@ -75,13 +81,16 @@ fn without_times_the_picture_is_of_positions() {
 #[test]
 fn absurd_times_are_drawn_all_the_same() {
     let times = [i64::MIN, i64::MAX, 0, -1, 1, -62_135_596_800_000_000, 253_402_300_799_999_999];
-    let mut of = sample(70, 3);
-    for (piece, time) in of.pieces.iter_mut().zip(times.into_iter().cycle()) {
+    let mut sample = sample(70, 3);
+    for (piece, time) in sample.pieces.iter_mut().zip(times.into_iter().cycle()) {
         piece.until_us = Some(time);
     }
-    of.source.first_time = Some("yesterday".to_owned());
-    of.cycles.iter_mut().for_each(|cycle| cycle.began = Some("-009999-01-02T01:59:59Z".to_owned()));
-    page_of(&of);
+    sample.source.first_time = Some("yesterday".to_owned());
+    sample
+        .cycles
+        .iter_mut()
+        .for_each(|cycle| cycle.began = Some("-009999-01-02T01:59:59Z".to_owned()));
+    page_of(&sample);
 }
 
 #[test]
@@ -115,17 +124,18 @@ fn little_is_shown_as_well() {
 
 #[test]
 fn the_page_of_much_wal_is_small() {
-    let mut of = sample(2000, 10_000);
+    let mut item = sample(2000, 10_000);
     let paths = (0..20_000).map(|index| format!("/srv/archive/0000000100000000{index:08X}.gz"));
-    of.source.names = paths.collect();
-    of.command.extend(of.source.names.iter().cloned());
-    let page = page_of(&of);
+    item.source.names = paths.collect();
+    item.command.extend(item.source.names.iter().cloned());
+    let page = page_of(&item);
     assert!(page.len() < 1_000_000, "{} bytes", page.len());
     assert!(page.contains("9,970 others"));
     let (_, json) = page.split_once("id=\"result\">").unwrap();
     let json = json.split_once("</script>").unwrap().0;
     let kept: WalStatisticsRecord = serde_json::from_str(json).unwrap();
-    let bytes = |of: &[WalPiece]| -> u64 { of.iter().flat_map(|piece| piece.bytes.values()).sum() };
+    let bytes =
+        |pieces: &[WalPiece]| -> u64 { pieces.iter().flat_map(|piece| piece.bytes.values()).sum() };
     assert_eq!(bytes(&kept.pieces), bytes(&sample(2000, 10_000).pieces));
     assert_eq!(kept.notes.len(), 5, "{:?}", kept.notes);
     assert!(page.contains("… (19,906 more)") && page.contains("… (19,900 more)"));
@@ -134,13 +144,13 @@ fn the_page_of_much_wal_is_small() {
 
 #[test]
 fn a_record_that_fits_is_in_its_page_whole() {
-    let of = sample(240, 40);
-    let page = page_of(&of);
+    let sample = sample(240, 40);
+    let page = page_of(&sample);
     let (_, json) = page.split_once("id=\"result\">").unwrap();
     assert_eq!(
         serde_json::from_str::<WalStatisticsRecord>(json.split_once("</script>").unwrap().0)
             .unwrap(),
-        of
+        sample
     );
 }
 
@@ -157,14 +167,14 @@ proptest! {
             (1_700_000_000_000_000_i64..1_700_000_100_000_000).prop_map(Some),
         ], 1..40),
     ) {
-        let mut of = sample(60, 12);
+        let mut sample = sample(60, 12);
         let mut next = numbers.into_iter().cycle();
         let mut next = || next.next().unwrap_or(0);
-        scramble(&mut of, &mut next);
-        for (piece, time) in of.pieces.iter_mut().zip(times.into_iter().cycle()) {
+        scramble(&mut sample, &mut next);
+        for (piece, time) in sample.pieces.iter_mut().zip(times.into_iter().cycle()) {
             piece.until_us = time;
         }
-        page_of(&of);
+        page_of(&sample);
     }
 
     #[test]
@@ -179,73 +189,75 @@ proptest! {
             5,
         ),
     ) {
-        let mut of = sample(30, 4);
+        let mut sample = sample(30, 4);
         let [one, two, three, four, five] = words.as_slice() else { unreachable!() };
-        of.command.push(one.clone());
-        of.made.clone_from(two);
-        of.source.names = words.clone();
-        of.source.first_time = Some(three.clone());
-        of.end = WalEnd { kind: WalEndKind::Damaged, at: None, words: four.clone() };
-        of.names = Some(five.clone());
-        of.notes = words.clone();
-        of.compressions.insert(one.clone(), WalImages { images: 1, bytes: 1, uncompressed_bytes: 1 });
-        of.managers[0].name.clone_from(two);
-        of.relations[0].fork.clone_from(three);
-        of.relations[1].name = Some(WalRelationName {
+        sample.command.push(one.clone());
+        sample.made.clone_from(two);
+        sample.source.names = words.clone();
+        sample.source.first_time = Some(three.clone());
+        sample.end = WalEnd { kind: WalEndKind::Damaged, at: None, words: four.clone() };
+        sample.names = Some(five.clone());
+        sample.notes = words.clone();
+        sample.compressions.insert(one.clone(), WalImages { images: 1, bytes: 1, uncompressed_bytes: 1 });
+        sample.managers[0].name.clone_from(two);
+        sample.relations[0].fork.clone_from(three);
+        sample.relations[1].name = Some(WalRelationName {
             database: one.clone(),
             schema: two.clone(),
             relation: three.clone(),
             kind: four.clone(),
             of: Some(five.clone()),
         });
-        of.databases[0].name = Some(four.clone());
-        of.cycles[0].began = Some(five.clone());
-        page_of(&of);
+        sample.databases[0].name = Some(four.clone());
+        sample.cycles[0].began = Some(five.clone());
+        page_of(&sample);
     }
 }
 
 /// Every number of the record becomes another.
-fn scramble(of: &mut WalStatisticsRecord, next: &mut dyn FnMut() -> u64) {
-    fn amount(of: &mut WalAmount, next: &mut dyn FnMut() -> u64) {
-        *of = WalAmount { records: next(), record_bytes: next(), image_bytes: next() };
+fn scramble(statistics: &mut WalStatisticsRecord, next: &mut dyn FnMut() -> u64) {
+    fn amount(amount: &mut WalAmount, next: &mut dyn FnMut() -> u64) {
+        *amount = WalAmount { records: next(), record_bytes: next(), image_bytes: next() };
     }
-    fn images<K>(of: &mut BTreeMap<K, WalImages>, next: &mut dyn FnMut() -> u64) {
-        for of in of.values_mut() {
-            *of = WalImages { images: next(), bytes: next(), uncompressed_bytes: next() };
+    fn images<K>(by_name: &mut BTreeMap<K, WalImages>, next: &mut dyn FnMut() -> u64) {
+        for map in by_name.values_mut() {
+            *map = WalImages { images: next(), bytes: next(), uncompressed_bytes: next() };
         }
     }
-    amount(&mut of.total, next);
-    amount(&mut of.without_relation, next);
-    images(&mut of.causes, next);
-    images(&mut of.compressions, next);
-    of.managers.iter_mut().for_each(|of| amount(&mut of.amount, next));
-    for of in &mut of.relations {
-        amount(&mut of.amount, next);
-        (of.images, of.hint_bytes) = (next(), next());
+    amount(&mut statistics.total, next);
+    amount(&mut statistics.without_relation, next);
+    images(&mut statistics.causes, next);
+    images(&mut statistics.compressions, next);
+    statistics.managers.iter_mut().for_each(|manager| amount(&mut manager.amount, next));
+    for relation in &mut statistics.relations {
+        amount(&mut relation.amount, next);
+        (relation.images, relation.hint_bytes) = (next(), next());
     }
-    for of in &mut of.databases {
-        amount(&mut of.amount, next);
-        of.images = next();
+    for database in &mut statistics.databases {
+        amount(&mut database.amount, next);
+        database.images = next();
     }
-    for of in &mut of.cycles {
-        amount(&mut of.amount, next);
-        images(&mut of.causes, next);
-        (of.from, of.to) = (Lsn(next()), Lsn(next()));
+    for cycle in &mut statistics.cycles {
+        amount(&mut cycle.amount, next);
+        images(&mut cycle.causes, next);
+        (cycle.from, cycle.to) = (Lsn(next()), Lsn(next()));
     }
-    for of in &mut of.pieces {
-        of.from = Lsn(next());
-        of.bytes.values_mut().for_each(|bytes| *bytes = next());
+    for piece in &mut statistics.pieces {
+        piece.from = Lsn(next());
+        piece.bytes.values_mut().for_each(|bytes| *bytes = next());
     }
-    (of.source.from, of.source.to) = (Some(Lsn(next())), Some(Lsn(next())));
-    (of.source.segments, of.source.segment_bytes) = (next(), next());
+    (statistics.source.from, statistics.source.to) = (Some(Lsn(next())), Some(Lsn(next())));
+    (statistics.source.segments, statistics.source.segment_bytes) = (next(), next());
 }
 
 /// A record as of a server whose checkpoints come every so often: images are many after each, and
 /// become fewer.
 fn sample(pieces: usize, relations: usize) -> WalStatisticsRecord {
     let pieces: Vec<WalPiece> = (0..pieces as u64).map(piece).collect();
-    let of_kind = |kind: WalKind, of: &[WalPiece]| of.iter().map(|of| of.bytes[&kind]).sum::<u64>();
-    let images = |of: &[WalPiece]| -> BTreeMap<ImageCause, WalImages> {
+    let of_kind = |kind: WalKind, pieces: &[WalPiece]| {
+        pieces.iter().map(|item| item.bytes[&kind]).sum::<u64>()
+    };
+    let images = |pieces: &[WalPiece]| -> BTreeMap<ImageCause, WalImages> {
         let causes = [
             (ImageCause::FirstTouch, WalKind::FirstTouch),
             (ImageCause::Hint, WalKind::Hint),
@@ -253,21 +265,21 @@ fn sample(pieces: usize, relations: usize) -> WalStatisticsRecord {
         ];
         let of_cause =
             |bytes| WalImages { images: bytes / 4000, bytes, uncompressed_bytes: bytes * 2 };
-        causes.map(|(cause, kind)| (cause, of_cause(of_kind(kind, of)))).into()
+        causes.map(|(cause, kind)| (cause, of_cause(of_kind(kind, pieces)))).into()
     };
-    let amount = |of: &[WalPiece]| {
-        let all: u64 = WalKind::ALL.iter().map(|kind| of_kind(*kind, of)).sum();
-        let image_bytes = images(of).values().map(|of| of.bytes).sum();
+    let amount = |pieces: &[WalPiece]| {
+        let all: u64 = WalKind::ALL.iter().map(|kind| of_kind(*kind, pieces)).sum();
+        let image_bytes = images(pieces).values().map(|image| image.bytes).sum();
         WalAmount { records: all / 150, record_bytes: all - image_bytes, image_bytes }
     };
     let total = amount(&pieces);
-    let part = |of: WalAmount, share: u64| WalAmount {
-        records: of.records / share,
-        record_bytes: of.record_bytes / share,
-        image_bytes: of.image_bytes / share,
+    let part = |amount: WalAmount, share: u64| WalAmount {
+        records: amount.records / share,
+        record_bytes: amount.record_bytes / share,
+        image_bytes: amount.image_bytes / share,
     };
     let to = Lsn(ORIGIN + PIECE * pieces.len() as u64);
-    let last = pieces.last().and_then(|of| of.until_us).unwrap_or(BEGAN);
+    let last = pieces.last().and_then(|piece| piece.until_us).unwrap_or(BEGAN);
     WalStatisticsRecord {
         schema: WAL_STATISTICS_SCHEMA.to_owned(),
         pgtoll: "0.1.0".to_owned(),
@@ -386,18 +398,18 @@ fn cycles(
     images: &dyn Fn(&[WalPiece]) -> BTreeMap<ImageCause, WalImages>,
 ) -> Vec<WalCycle> {
     let all = pieces.chunks(usize::try_from(CYCLE).unwrap()).enumerate();
-    let cycles = all.map(|(index, of)| WalCycle {
-        from: of[0].from,
-        to: Lsn(of[0].from.0 + PIECE * of.len() as u64),
-        whole: index > 0 && of.len() as u64 == CYCLE,
+    let cycles = all.map(|(index, item)| WalCycle {
+        from: item[0].from,
+        to: Lsn(item[0].from.0 + PIECE * item.len() as u64),
+        whole: index > 0 && item.len() as u64 == CYCLE,
         began_by: match index {
             0 => CycleBegin::Unknown,
             3 => CycleBegin::Shutdown,
             _ => CycleBegin::Online,
         },
-        began: of[0].until_us.filter(|_| index > 0).map(moment_of),
-        amount: amount(of),
-        causes: images(of),
+        began: item[0].until_us.filter(|_| index > 0).map(moment_of),
+        amount: amount(item),
+        causes: images(item),
     });
     cycles.collect()
 }
@@ -433,11 +445,13 @@ fn assert_within(page: &str) {
 /// Points of a path of `M`, `L`, `H`, `V`, `h`, `v` and `Z`.
 fn points_of(path: &str) -> Vec<(f64, f64)> {
     let mut points: Vec<(f64, f64)> = Vec::new();
-    let begins = path.match_indices(|of: char| of.is_ascii_alphabetic()).map(|(at, _)| at);
+    let begins =
+        path.match_indices(|character: char| character.is_ascii_alphabetic()).map(|(at, _)| at);
     let begins: Vec<usize> = begins.chain([path.len()]).collect();
     for piece in begins.windows(2).map(|ends| &path[ends[0]..ends[1]]) {
         let (letter, numbers) = piece.split_at(1);
-        let numbers: Vec<f64> = numbers.split_whitespace().map(|of| of.parse().unwrap()).collect();
+        let numbers: Vec<f64> =
+            numbers.split_whitespace().map(|word| word.parse().unwrap()).collect();
         let (x, y) = points.last().copied().unwrap_or((0.0, 0.0));
         match (letter, numbers.as_slice()) {
             ("M" | "L", [x, y]) => points.push((*x, *y)),

@@ -38,7 +38,7 @@ fn apply(arguments: &CorruptArguments, printer: &mut Printer) -> anyhow::Result<
         return Err(undo_error(undo, &io::ErrorKind::AlreadyExists.into()));
     }
     let undo_path = std::path::absolute(undo).context("find the current directory")?;
-    let mut site = Site::of(arguments)?;
+    let mut site = Site::from_arguments(arguments)?;
     let (plan, file, block) = planned(arguments, &mut site)?;
     site.check(&plan, &file)?;
     plan.save(undo).map_err(|error| undo_error(undo, &error))?;
@@ -92,7 +92,7 @@ fn revert(
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
     let plan = DamagePlan::load(undo)?;
-    let mut site = Site::of(arguments)?;
+    let mut site = Site::from_arguments(arguments)?;
     let Some(file) = plan.file_in(&arguments.data, site.control()) else {
         return Err(Usage::error(
             format!("{} is about {}", undo.display(), plan.file.display()),
@@ -125,7 +125,7 @@ fn target(
         return Ok((file, block));
     };
     let path = arguments.data.join(file);
-    let Some(file) = list.files.into_iter().find(|of| of.path == path) else {
+    let Some(file) = list.files.into_iter().find(|file| file.path == path) else {
         let message = format!("{} is no relation's file", path.display());
         return Err(Usage::error(message, "name one from PGDATA on, like base/5/1259"));
     };
@@ -145,8 +145,8 @@ fn of_relation(
 ) -> anyhow::Result<RelationFile> {
     let wanted = arguments.relation.as_deref().unwrap_or_default();
     let names = site.names()?;
-    let of = names.iter().find(|(_, name)| name.to_string() == wanted).map(|(files, _)| files);
-    let Some(of) = of else {
+    let entry = names.iter().find(|(_, name)| name.to_string() == wanted).map(|(files, _)| files);
+    let Some(item) = entry else {
         return Err(Usage::error(
             format!("{} holds no relation {wanted}", arguments.data.display()),
             "name it as database.schema.name, as the files call it",
@@ -155,9 +155,10 @@ fn of_relation(
     let fork = ForkNumber(arguments.fork as u8);
     let mut files = files
         .into_iter()
-        .filter(|file| (file.relation, file.name.fork, file.name.backend) == (of, fork, None));
+        .filter(|file| (file.relation, file.name.fork, file.name.backend) == (item, fork, None));
     let segment = arguments.block.map(|block| block / u64::from(control.file_blocks));
-    let file = files.find(|file| segment.is_none_or(|of| u64::from(file.name.segment) == of));
+    let file =
+        files.find(|file| segment.is_none_or(|segment| u64::from(file.name.segment) == segment));
     file.ok_or_else(|| {
         let message = format!("{wanted} has no such file");
         Usage::error(message, "choose another --fork or --block")

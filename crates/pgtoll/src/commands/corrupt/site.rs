@@ -38,7 +38,7 @@ pub(super) struct Running {
 
 impl Site {
     /// Looks at the directory, and changes nothing.
-    pub(super) fn of(arguments: &CorruptArguments) -> anyhow::Result<Self> {
+    pub(super) fn from_arguments(arguments: &CorruptArguments) -> anyhow::Result<Self> {
         if !arguments.online {
             let data = arguments.data.clone();
             let policy = if arguments.crashed {
@@ -53,7 +53,7 @@ impl Site {
         let interrupt = Interrupt::new();
         interrupt.catch_signals().context("catch signals")?;
         let waits = ServerWaits::until(&interrupt)?;
-        let dsn = arguments.dsn.as_ref().map(|dsn| waits.of(dsn));
+        let dsn = arguments.dsn.as_ref().map(|dsn| waits.limit_waits(dsn));
         let Some(mut attached) = online::attach(&data, dsn.as_ref(), &waits)? else {
             let message = format!("no server runs on {}", arguments.data.display());
             return Err(Usage::error(message, "leave out --online"));

@@ -18,8 +18,10 @@ pub(crate) fn run(
     arguments: &LabBalanceArguments,
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
-    let format =
-        output::format_of_output(&arguments.output, RecordKind::of::<BalanceRecord>().formats())?;
+    let format = output::format_of_output(
+        &arguments.output,
+        RecordKind::for_record::<BalanceRecord>().formats(),
+    )?;
     if let Some(file) = arguments.record.as_deref() {
         refuse_existing(file)?;
     }
@@ -54,13 +56,13 @@ const INTRODUCTION: &str = "a primary and two standbys behind Pgpool-II; a minut
 
 fn plan(arguments: &LabBalanceArguments) -> BalancePlan {
     let quick = arguments.quick;
-    let of = |short: u32, long: u32| if quick { short } else { long };
+    let pick = |short: u32, long: u32| if quick { short } else { long };
     BalancePlan {
-        route_sessions: of(8, 20),
-        split_sessions: of(60, 400),
-        writes: arguments.writes.unwrap_or_else(|| of(200, 1000)),
+        route_sessions: pick(8, 20),
+        split_sessions: pick(60, 400),
+        writes: arguments.writes.unwrap_or_else(|| pick(200, 1000)),
         clients: arguments.clients,
         slice: Duration::from_secs(1),
-        slices: of(4, 16),
+        slices: pick(4, 16),
     }
 }

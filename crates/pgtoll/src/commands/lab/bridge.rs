@@ -13,8 +13,10 @@ use crate::commands::output;
 use crate::printer::Printer;
 
 pub(crate) fn run(arguments: &LabBridgeArguments, printer: &mut Printer) -> anyhow::Result<Status> {
-    let format =
-        output::format_of_output(&arguments.output, RecordKind::of::<BridgeRecord>().formats())?;
+    let format = output::format_of_output(
+        &arguments.output,
+        RecordKind::for_record::<BridgeRecord>().formats(),
+    )?;
     if let Some(file) = arguments.record.as_deref() {
         refuse_existing(file)?;
     }

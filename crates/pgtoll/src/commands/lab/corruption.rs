@@ -21,16 +21,17 @@ pub(crate) fn run(
 ) -> anyhow::Result<Status> {
     let format = output::format_of_output(
         &arguments.output,
-        RecordKind::of::<CorruptionRecord>().formats(),
+        RecordKind::for_record::<CorruptionRecord>().formats(),
     )?;
     let ground = LabGround::begin(&arguments.work_dir)?;
     let installation = ground.installation(arguments.postgres.as_deref(), printer)?;
     ground.tell_leftovers(printer);
     let plan = plan(arguments)?;
-    let earlier =
-        earlier_record(arguments.record.as_deref(), "lab corruption", |of: &CorruptionRecord| {
-            of.complete
-        })?;
+    let earlier = earlier_record(
+        arguments.record.as_deref(),
+        "lab corruption",
+        |corruption: &CorruptionRecord| corruption.complete,
+    )?;
     let continues = earlier.is_some();
     printer.say(&introduction(&plan));
     let (guard, host) = ground.guard()?;
@@ -94,10 +95,12 @@ fn introduction(plan: &CorruptionPlan) -> String {
 
 fn words(progress: CorruptionProgress<'_>) -> String {
     match progress {
-        CorruptionProgress::Spread(of) if of.checksums => "damage with checksums".to_owned(),
+        CorruptionProgress::Spread(progress) if progress.checksums => {
+            "damage with checksums".to_owned()
+        }
         CorruptionProgress::Spread(_) => "damage without checksums".to_owned(),
-        CorruptionProgress::Failover(of) => {
-            format!("failover {}: readable after {:.2} s", of.run, of.readable_s)
+        CorruptionProgress::Failover(progress) => {
+            format!("failover {}: readable after {:.2} s", progress.run, progress.readable_s)
         }
     }
 }

@@ -16,8 +16,10 @@ pub(crate) fn run(
     arguments: &LabExchangeArguments,
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
-    let format =
-        output::format_of_output(&arguments.output, RecordKind::of::<ExchangeRecord>().formats())?;
+    let format = output::format_of_output(
+        &arguments.output,
+        RecordKind::for_record::<ExchangeRecord>().formats(),
+    )?;
     let ground = LabGround::begin(&arguments.work_dir)?;
     let installation = ground.installation(arguments.postgres.as_deref(), printer)?;
     ground.tell_leftovers(printer);

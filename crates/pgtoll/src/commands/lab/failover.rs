@@ -26,17 +26,20 @@ pub(crate) fn run(
     arguments: &LabFailoverArguments,
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
-    let format =
-        output::format_of_output(&arguments.output, RecordKind::of::<FailoverRecord>().formats())?;
+    let format = output::format_of_output(
+        &arguments.output,
+        RecordKind::for_record::<FailoverRecord>().formats(),
+    )?;
     let ground = LabGround::begin(&arguments.work_dir)?;
     let plan = plan(arguments)?;
     let installation = with_engines(&plan.engines, arguments, &ground, printer)?;
     let programs = EnginePrograms::find(&plan.engines, &installation)?;
     ground.tell_leftovers(printer);
-    let earlier =
-        earlier_record(arguments.record.as_deref(), "lab failover", |of: &FailoverRecord| {
-            of.complete
-        })?;
+    let earlier = earlier_record(
+        arguments.record.as_deref(),
+        "lab failover",
+        |failover: &FailoverRecord| failover.complete,
+    )?;
     let continues = earlier.is_some();
     printer.say(&introduction(&plan));
     // Before the guard, which has to see what is mounted.
@@ -88,8 +91,9 @@ fn with_engines(
 ) -> anyhow::Result<Installation> {
     if arguments.postgres.is_none() {
         let found = Finder::of_this_program(&ground.interrupt).installed()?.installations;
-        let is_fit = |of: &&Installation| {
-            of.version.facts().is_ok() && EnginePrograms::find(engines, of).is_ok()
+        let is_fit = |installation: &&Installation| {
+            installation.version.facts().is_ok()
+                && EnginePrograms::find(engines, installation).is_ok()
         };
         if let Some(found) = found.iter().find(is_fit) {
             return Ok(found.clone());
@@ -103,7 +107,7 @@ fn plan(arguments: &LabFailoverArguments) -> anyhow::Result<FailoverPlan> {
     let detectors =
         if arguments.quick { vec![FailoverDetector::Fast] } else { arguments.settings.clone() };
     let mut engines = arguments.engine.clone();
-    engines.sort_by_key(|engine| FailoverEngine::ALL.iter().position(|of| of == engine));
+    engines.sort_by_key(|engine| FailoverEngine::ALL.iter().position(|item| item == engine));
     engines.dedup();
     let plan = FailoverPlan {
         faults: arguments.fault.clone(),
@@ -140,8 +144,9 @@ fn check(plan: &FailoverPlan) -> anyhow::Result<()> {
         let message = "a partition has clients on both sides, and --clients is 1";
         return Err(Usage::error(message.to_owned(), "let there be two or more"));
     }
-    if let Some(engine) = plan.engines.iter().find(|of| plan.detectors_of(**of).is_empty()) {
-        let names: Vec<&str> = engine.detectors().iter().map(|of| of.name()).collect();
+    if let Some(engine) = plan.engines.iter().find(|engine| plan.detectors_of(**engine).is_empty())
+    {
+        let names: Vec<&str> = engine.detectors().iter().map(|detector| detector.name()).collect();
         let message = format!("{} has none of these --settings", engine.name());
         return Err(Usage::error(message, format!("it has {}", names.join(" and "))));
     }
@@ -186,8 +191,9 @@ fn words(run: &FailoverRun) -> String {
         None => format!("no service for {bound}{}", seconds(run.outage_s)),
         Some(partition) => {
             let sides = partition.sides.iter();
-            let words = sides
-                .map(|of| format!("no service for {} on the {}", seconds(of.outage_s), of.name));
+            let words = sides.map(|side| {
+                format!("no service for {} on the {}", seconds(side.outage_s), side.name)
+            });
             words.collect::<Vec<_>>().join(", ")
         }
     };

@@ -17,8 +17,10 @@ use crate::mistakes::Usage;
 use crate::printer::Printer;
 
 pub(crate) fn run(arguments: &LabJudgeArguments, printer: &mut Printer) -> anyhow::Result<Status> {
-    let format =
-        output::format_of_output(&arguments.output, RecordKind::of::<JudgeRecord>().formats())?;
+    let format = output::format_of_output(
+        &arguments.output,
+        RecordKind::for_record::<JudgeRecord>().formats(),
+    )?;
     let interrupt = Interrupt::new();
     let record = match &arguments.from {
         Some(directory) => {

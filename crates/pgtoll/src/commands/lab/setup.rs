@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &LabSetupArguments, printer: &mut Printer) -> anyho
 
 fn survey(interrupt: &Interrupt) -> anyhow::Result<EngineSurvey> {
     let found = Finder::of_this_program(interrupt).installed()?;
-    Ok(EngineSurvey::of(&found.installations))
+    Ok(EngineSurvey::from_installations(&found.installations))
 }
 
 /// What is there, a line each.

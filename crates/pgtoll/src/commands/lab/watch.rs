@@ -41,7 +41,8 @@ pub(crate) fn run(arguments: &LabWatchArguments, printer: &mut Printer) -> anyho
 
 /// Runs the user's command, as the user would.
 fn act(line: &str, pages: &[WatchedPage]) -> WatchAction {
-    let names: Vec<String> = pages.iter().map(|of| format!("{}:{}", of.file, of.block)).collect();
+    let names: Vec<String> =
+        pages.iter().map(|page| format!("{}:{}", page.file, page.block)).collect();
     let names = names.join(" ");
     let ran = UserCommand::start_with(line, &[("PGTOLL_PAGES", names.as_str())])
         .and_then(UserCommand::wait);

@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &MeasureArguments, printer: &mut Printer) -> anyhow
     }
     let interrupt = Interrupt::new();
     interrupt.catch_signals().context("catch signals")?;
-    let like = arguments.like.as_ref().map(|dsn| Like::of(dsn, arguments, &interrupt, printer));
+    let like = arguments.like.as_ref().map(|dsn| Like::new(dsn, arguments, &interrupt, printer));
     let like = like.transpose()?;
     let asked = asked(arguments, like.as_ref(), printer)?;
     if arguments.check {
@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &MeasureArguments, printer: &mut Printer) -> anyhow
     }
     let work_dir = absolute(&arguments.work_dir)?;
     let user = ServerUser::choose()?;
-    for warning in asked.iter().flat_map(|of| &of.warnings) {
+    for warning in asked.iter().flat_map(|item| &item.warnings) {
         printer.warn(&format!("pgtoll: warning: {warning}"));
     }
     if arguments.dry_run {
@@ -88,12 +88,14 @@ fn warn_of_skipped(asked: &[PlannedExperiment], found: &Installation, printer: &
 /// What will be printed.
 fn record_kind(arguments: &MeasureArguments) -> RecordKind {
     match arguments {
-        MeasureArguments { list: true, .. } => RecordKind::of::<ExperimentList>(),
+        MeasureArguments { list: true, .. } => RecordKind::for_record::<ExperimentList>(),
         MeasureArguments { check: true, .. } | MeasureArguments { dry_run: true, .. } => {
-            RecordKind::of::<PlanRecord>()
+            RecordKind::for_record::<PlanRecord>()
         }
-        of if of.all || of.experiments.len() > 1 => RecordKind::of::<Overview>(),
-        _ => RecordKind::of::<RunResult>(),
+        argument if argument.all || argument.experiments.len() > 1 => {
+            RecordKind::for_record::<Overview>()
+        }
+        _ => RecordKind::for_record::<RunResult>(),
     }
 }
 
@@ -225,9 +227,9 @@ fn check_disk_space(
         return Ok(Status::Done);
     }
     let mut status = Status::Done;
-    for of in asked {
-        if let Err(error) = of.plan.check_room(work_dir) {
-            printer.error(&anyhow::Error::new(error).context(of.name.clone()));
+    for experiment in asked {
+        if let Err(error) = experiment.plan.check_room(work_dir) {
+            printer.error(&anyhow::Error::new(error).context(experiment.name.clone()));
             status = Status::CouldNotTell;
         }
     }
@@ -306,14 +308,15 @@ struct Like {
 }
 
 impl Like {
-    fn of(
+    fn new(
         dsn: &Dsn,
         arguments: &MeasureArguments,
         interrupt: &Interrupt,
         printer: &Printer,
     ) -> anyhow::Result<Self> {
         let waits = ServerWaits::until(interrupt)?;
-        let settings = SettingsOfServer::of(&waits.of(dsn)).context("read settings for --like")?;
+        let settings = SettingsOfServer::from_dsn(&waits.limit_waits(dsn))
+            .context("read settings for --like")?;
         let finder = Finder::of_this_program(interrupt);
         let found = find(&finder, arguments.postgres.as_deref(), printer)?;
         let facts = match &found {
@@ -348,8 +351,8 @@ fn apply_overrides(
             ));
         }
         // The command line has the last word.
-        experiment.workloads.iter_mut().for_each(|of| {
-            of.settings.remove(name);
+        experiment.workloads.iter_mut().for_each(|workload| {
+            workload.settings.remove(name);
         });
         experiment.settings.insert(name.clone(), value.clone());
     }
@@ -441,8 +444,8 @@ fn check_output(asked: &[PlannedExperiment], arguments: &MeasureArguments) -> an
         return refuse_if_there(output, RECORD_FILE, "a record");
     }
     refuse_if_there(output, OVERVIEW_FILE, "an overview")?;
-    asked.iter().try_for_each(|of| {
-        refuse_if_there(&output.join(&of.plan.experiment.name), RECORD_FILE, "a record")
+    asked.iter().try_for_each(|experiment| {
+        refuse_if_there(&output.join(&experiment.plan.experiment.name), RECORD_FILE, "a record")
     })
 }
 

@@ -30,11 +30,12 @@ pub(super) fn list(arguments: &MeasureArguments) -> anyhow::Result<ExperimentLis
 /// What `--check` says of experiments in which nothing is wrong.
 pub(super) fn checked(asked: &[PlannedExperiment]) -> PlanRecord {
     let mut record = record(asked);
-    for (of, run) in asked.iter().zip(&mut record.experiments) {
-        let (arms, workloads) = (of.plan.experiment.arms.len(), of.plan.experiment.workloads.len());
+    for (item, run) in asked.iter().zip(&mut record.experiments) {
+        let (arms, workloads) =
+            (item.plan.experiment.arms.len(), item.plan.experiment.workloads.len());
         let plural = if workloads == 1 { "" } else { "s" };
         let first =
-            format!("{}: {arms} arms, {workloads} workload{plural}: nothing is wrong", of.name);
+            format!("{}: {arms} arms, {workloads} workload{plural}: nothing is wrong", item.name);
         run.lines.insert(0, first);
     }
     record
@@ -57,9 +58,10 @@ pub(super) fn plan(
 }
 
 fn record(asked: &[PlannedExperiment]) -> PlanRecord {
-    let runs =
-        asked.iter().map(|of| planned_run(&of.plan, of.run_name.as_deref(), of.warnings.clone()));
-    let time: Duration = asked.iter().map(|of| of.plan.duration()).sum();
+    let runs = asked.iter().map(|experiment| {
+        planned_run(&experiment.plan, experiment.run_name.as_deref(), experiment.warnings.clone())
+    });
+    let time: Duration = asked.iter().map(|experiment| experiment.plan.duration()).sum();
     PlanRecord {
         schema: PLAN_SCHEMA.to_owned(),
         pgtoll: env!("CARGO_PKG_VERSION").to_owned(),
@@ -69,6 +71,6 @@ fn record(asked: &[PlannedExperiment]) -> PlanRecord {
         instead_of_root: false,
         experiments: runs.collect(),
         seconds: time.as_secs(),
-        disk_bytes: asked.iter().map(|of| of.plan.disk_bytes()).max().unwrap_or(0),
+        disk_bytes: asked.iter().map(|experiment| experiment.plan.disk_bytes()).max().unwrap_or(0),
     }
 }

@@ -41,10 +41,10 @@ pub(super) fn run(
         experiments: asked.iter().map(not_begun).collect(),
     };
     let mut statuses = Vec::new();
-    for (index, of) in asked.iter().enumerate() {
+    for (index, item) in asked.iter().enumerate() {
         let entry = &mut overview.experiments[index];
         printer.say(&format!("experiment {} of {}: {}", index + 1, asked.len(), entry.name));
-        statuses.push(one(of, workplace, &output.join(&entry.name), entry, printer)?);
+        statuses.push(one(item, workplace, &output.join(&entry.name), entry, printer)?);
         overview.headline = overview_headline(&overview.experiments);
         // Whatever ends this program, what there is can be read.
         write(&output, &overview)?;
@@ -108,8 +108,8 @@ fn make_output(output: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn not_begun(of: &PlannedExperiment) -> OverviewExperiment {
-    let experiment = &of.plan.experiment;
+fn not_begun(planned_experiment: &PlannedExperiment) -> OverviewExperiment {
+    let experiment = &planned_experiment.plan.experiment;
     OverviewExperiment {
         name: experiment.name.clone(),
         question: experiment.question.clone(),
@@ -154,9 +154,15 @@ fn show(overview: &Overview, output: &Path, format: Format, printer: &mut Printe
         let directory = output.display().to_string();
         printer.data(&overview_text(overview, &directory, printer.style()));
     }
-    let is_open = |of: &&OverviewExperiment| of.status != EndStatus::Complete && !of.skipped;
-    let open: Vec<&str> =
-        overview.experiments.iter().filter(is_open).map(|of| of.name.as_str()).collect();
+    let is_open = |experiment: &&OverviewExperiment| {
+        experiment.status != EndStatus::Complete && !experiment.skipped
+    };
+    let open: Vec<&str> = overview
+        .experiments
+        .iter()
+        .filter(is_open)
+        .map(|experiment| experiment.name.as_str())
+        .collect();
     if !open.is_empty() {
         let (count, all) = (open.len(), overview.experiments.len());
         printer.warn(&format!("pgtoll: {count} of {all} not completed: {}", open.join(", ")));

@@ -33,7 +33,7 @@ pub(super) struct FoundDamage {
 }
 
 impl FoundDamage {
-    pub(super) fn of(
+    pub(super) fn new(
         target: &mut Target,
         arguments: &RepairArguments,
         interrupt: &Interrupt,
@@ -88,8 +88,9 @@ impl FoundDamage {
         }
         let mut found = Self::of_record(&record);
         if !named.is_empty() {
-            found.blocks.retain(|of| named.contains(&(of.fork, of.block)));
-            let is_found: BTreeSet<_> = found.blocks.iter().map(|of| (of.fork, of.block)).collect();
+            found.blocks.retain(|block| named.contains(&(block.fork, block.block)));
+            let is_found: BTreeSet<_> =
+                found.blocks.iter().map(|block| (block.fork, block.block)).collect();
             let others = named.difference(&is_found).map(|(fork, block)| DamagedBlock {
                 fork: *fork,
                 block: *block,
@@ -100,7 +101,7 @@ impl FoundDamage {
             found.blocks.extend(others);
             found.has_other_findings = false;
         }
-        found.blocks.sort_by_key(|of| (of.fork, of.block));
+        found.blocks.sort_by_key(|block| (block.fork, block.block));
         Ok(found)
     }
 
@@ -134,8 +135,10 @@ impl FoundDamage {
             }
         }
         // Of one block a server's refusal first.
-        blocks.sort_by_key(|of: &DamagedBlock| (of.fork, of.block, of.suspicion.is_some()));
-        blocks.dedup_by_key(|of| (of.fork, of.block));
+        blocks.sort_by_key(|block: &DamagedBlock| {
+            (block.fork, block.block, block.suspicion.is_some())
+        });
+        blocks.dedup_by_key(|block| (block.fork, block.block));
         let all = record.failures.saturating_add(record.suspicions);
         let all = all.saturating_sub(contradictions);
         let mut notes = record.incomplete.clone();
@@ -190,8 +193,9 @@ fn read_findings(path: &Path, data: &DataDirectory) -> anyhow::Result<Verificati
         let message = format!("{} is no record of verify", path.display());
         return Err(Usage::error(message, "name what pgtoll verify printed with --json"));
     };
-    let is_own = |of: &VerificationRecord| {
-        !of.source.backup && of.source.system_identifier == data.control.system_identifier
+    let is_own = |verification: &VerificationRecord| {
+        !verification.source.backup
+            && verification.source.system_identifier == data.control.system_identifier
     };
     let own = records.into_iter().find(is_own);
     own.ok_or_else(|| {

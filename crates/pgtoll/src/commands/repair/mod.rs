@@ -52,7 +52,7 @@ struct Running {
 impl Target {
     fn open(arguments: &RepairArguments, waits: &ServerWaits) -> anyhow::Result<Self> {
         let data = DataDirectory::open(&arguments.data)?;
-        let dsn = arguments.dsn.as_ref().map(|dsn| waits.of(dsn));
+        let dsn = arguments.dsn.as_ref().map(|dsn| waits.limit_waits(dsn));
         let Some(mut attached) = attach(&data, dsn.as_ref(), waits)? else {
             Hold::check_left(&arguments.data, HoldPolicy::ShutDown)?;
             let names = Names::of_data_directory(&data.path)?;
@@ -85,19 +85,19 @@ pub(crate) fn run(arguments: &RepairArguments, printer: &mut Printer) -> anyhow:
     if let Some(undo) = &arguments.undo {
         return revert(undo, arguments, printer);
     }
-    output::format(arguments.format, RecordKind::of::<Vec<RepairRecord>>())?;
+    output::format(arguments.format, RecordKind::for_record::<Vec<RepairRecord>>())?;
     let interrupt = Interrupt::new();
     interrupt.catch_signals().context("catch signals")?;
     let waits = ServerWaits::until(&interrupt)?;
     let mut target = Target::open(arguments, &waits)?;
-    let damage = FoundDamage::of(&mut target, arguments, &interrupt, printer)?;
+    let damage = FoundDamage::new(&mut target, arguments, &interrupt, printer)?;
     let options = options(arguments, &waits);
     let interrupted = &mut || match interrupt.signal() {
         Some(_) => ControlFlow::Break(()),
         None => ControlFlow::Continue(()),
     };
     let Target { data, names, running } = target;
-    let mut server = running.map(|of| (of.dsn, of.server));
+    let mut server = running.map(|running| (running.dsn, running.server));
     let mut ask;
     let mut target = match &mut server {
         Some((dsn, server)) => {
@@ -130,7 +130,8 @@ pub(crate) fn run(arguments: &RepairArguments, printer: &mut Printer) -> anyhow:
 fn options(arguments: &RepairArguments, waits: &ServerWaits) -> RepairOptions {
     let backups = arguments.from_backup.iter().cloned().map(PageOrigin::Backup);
     let stopped = arguments.from_stopped.iter().cloned().map(PageOrigin::Stopped);
-    let standbys = arguments.from_standby.iter().map(|dsn| PageOrigin::Standby(waits.of(dsn)));
+    let standbys =
+        arguments.from_standby.iter().map(|dsn| PageOrigin::Standby(waits.limit_waits(dsn)));
     RepairOptions {
         sources: backups.chain(stopped).chain(standbys).collect(),
         wal: arguments.wal.clone(),
@@ -146,7 +147,7 @@ fn write(
     running: Option<&mut RunningTarget<'_>>,
     arguments: &RepairArguments,
 ) -> anyhow::Result<()> {
-    let undo = RepairUndo::of(plan, &data.control);
+    let undo = RepairUndo::new(plan, &data.control);
     let (mut ledger, undo_path) = journals(plan, &undo, data, arguments)?;
     if plan.pages.is_empty() {
         plan.record.outcome = RepairOutcome::Finished;
@@ -260,7 +261,7 @@ fn revert(
     arguments: &RepairArguments,
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
-    output::format(arguments.format, RecordKind::of::<Vec<RepairRecord>>())?;
+    output::format(arguments.format, RecordKind::for_record::<Vec<RepairRecord>>())?;
     let directory = RepairDirectory::beside(&arguments.data)?;
     let undo_path = if undo_path == Path::new(LAST_REPAIR) {
         directory.last_undo_file()?.ok_or_else(|| no_repair(&directory))?
@@ -327,7 +328,7 @@ fn deliver(
     arguments: &RepairArguments,
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
-    let format = output::format(arguments.format, RecordKind::of::<Vec<RepairRecord>>())?;
+    let format = output::format(arguments.format, RecordKind::for_record::<Vec<RepairRecord>>())?;
     let table = TableOptions::default();
     output::finish(vec![record], format, &table, None, printer)
 }

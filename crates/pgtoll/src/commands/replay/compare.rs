@@ -25,7 +25,7 @@ pub(super) fn run(
     arguments: &ReplayCompareArguments,
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
-    let formats = RecordKind::of::<ReplayComparison>().formats();
+    let formats = RecordKind::for_record::<ReplayComparison>().formats();
     let format = output::format_of_output(&arguments.output, formats)?;
     let mut plan = plan(arguments)?;
     let workload = workload(&arguments.logs, printer)?;
@@ -89,7 +89,7 @@ fn sources(
 
 /// Each arm's data directory, in their order.
 fn directories(arguments: &ReplayCompareArguments) -> anyhow::Result<Vec<&Path>> {
-    let of = |wanted: Option<&str>| {
+    let pick = |wanted: Option<&str>| {
         let mut found = arguments.data.iter().filter(|(arm, _)| arm.as_deref() == wanted);
         let (first, more) = (found.next(), found.next());
         if more.is_some() {
@@ -105,9 +105,9 @@ fn directories(arguments: &ReplayCompareArguments) -> anyhow::Result<Vec<&Path>>
         let known = format!("--arms has {}", arguments.arms.join(", "));
         return Err(Usage::error(format!("no arm is called \"{name}\""), known));
     }
-    let common = of(None)?;
+    let common = pick(None)?;
     let directory = |arm: &String| {
-        of(Some(arm))?.or(common).ok_or_else(|| {
+        pick(Some(arm))?.or(common).ok_or_else(|| {
             let hint = format!("name one with --data {arm}:DIR, or one for all with --data DIR");
             Usage::error(format!("arm \"{arm}\" has no data directory"), hint)
         })
@@ -160,7 +160,8 @@ fn arm(name: &str) -> ComparedArmPlan {
 
 /// What will be done.
 fn introduction(plan: &ComparisonPlan, sources: &[ComparedSource]) -> String {
-    let data: Vec<String> = sources.iter().map(|of| of.data.display().to_string()).collect();
+    let data: Vec<String> =
+        sources.iter().map(|source| source.data.display().to_string()).collect();
     let names: Vec<&str> = plan.arms.iter().map(|arm| arm.name.as_str()).collect();
     format!(
         "{} copies of {} at a time; arms: {}, {TWIN}; {} replays in {} rounds",

@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &ReplayArguments, printer: &mut Printer) -> anyhow:
 }
 
 fn doctor(arguments: &ReplayDoctorArguments, printer: &mut Printer) -> anyhow::Result<Status> {
-    let formats = RecordKind::of::<LogExamination>().formats();
+    let formats = RecordKind::for_record::<LogExamination>().formats();
     let format = output::format_of_output(&arguments.output, formats)?;
     let header = read_parts(&arguments.logs, printer, |_| Ok(()))?;
     let findings = check(&header)?;
@@ -48,12 +48,12 @@ fn doctor(arguments: &ReplayDoctorArguments, printer: &mut Printer) -> anyhow::R
 }
 
 fn plan(arguments: &ReplayPlanArguments, printer: &mut Printer) -> anyhow::Result<Status> {
-    let formats = RecordKind::of::<LogExamination>().formats();
+    let formats = RecordKind::for_record::<LogExamination>().formats();
     let format = output::format_of_output(&arguments.output, formats)?;
     let provenance = again::provenance();
     let path = &arguments.plan;
     let write = || format!("write {}", path.display());
-    let mut draft = Draft::of(path).with_context(write)?;
+    let mut draft = Draft::from_path(path).with_context(write)?;
     let redactor = arguments.redact.then(Redactor::new);
     let mut writer = PlanWriter::new(BufWriter::new(&mut draft), redactor.is_some())?;
     let mut header = read_parts(&arguments.logs, printer, |mut part| {
@@ -75,8 +75,10 @@ fn plan(arguments: &ReplayPlanArguments, printer: &mut Printer) -> anyhow::Resul
 }
 
 fn run_plan(arguments: &ReplayRunArguments, printer: &mut Printer) -> anyhow::Result<Status> {
-    let format =
-        output::format_of_output(&arguments.output, RecordKind::of::<ReplayRecord>().formats())?;
+    let format = output::format_of_output(
+        &arguments.output,
+        RecordKind::for_record::<ReplayRecord>().formats(),
+    )?;
     let workload = workload(&arguments.logs, printer)?;
     check(&workload.header)?;
     let mut settings = settings(arguments);
@@ -85,18 +87,18 @@ fn run_plan(arguments: &ReplayRunArguments, printer: &mut Printer) -> anyhow::Re
             let interrupt = Interrupt::new();
             interrupt.catch_signals().context("catch signals")?;
             let waits = ServerWaits::until(&interrupt)?;
-            settings.expected = settings.expected.map(|dsn| waits.of(&dsn));
+            settings.expected = settings.expected.map(|dsn| waits.limit_waits(&dsn));
             let mut show = |done: pgtoll_replay::ReplayProgress| {
                 printer.progress("replay", done.done, done.all);
             };
-            Some(replay(&workload, &waits.of(dsn), &settings, &interrupt, &mut show)?)
+            Some(replay(&workload, &waits.limit_waits(dsn), &settings, &interrupt, &mut show)?)
         }
         _ => None,
     };
-    for line in replayed.iter().flat_map(|of| &of.broken).take(BROKEN_MAX) {
+    for line in replayed.iter().flat_map(|replayed| &replayed.broken).take(BROKEN_MAX) {
         printer.warn(&format!("pgtoll: {line}"));
     }
-    if let Some(reason) = replayed.as_ref().and_then(|of| of.tables_failed.as_ref()) {
+    if let Some(reason) = replayed.as_ref().and_then(|replayed| replayed.tables_failed.as_ref()) {
         printer.warn(&format!("pgtoll: tables were not compared: {reason}"));
     }
     let record = replay_record(again::provenance(), &workload, &settings, replayed);
@@ -113,7 +115,11 @@ fn settings(arguments: &ReplayRunArguments) -> ReplaySettings {
         speed: arguments.speed.0,
         map: arguments.map.iter().cloned().collect(),
         user: arguments.user.clone(),
-        tables: arguments.compare_tables.iter().flat_map(|of| of.0.iter().cloned()).collect(),
+        tables: arguments
+            .compare_tables
+            .iter()
+            .flat_map(|compare_table| compare_table.0.iter().cloned())
+            .collect(),
         expected: arguments.compare_with.clone(),
         keeps_times: false,
         patience: arguments.patience.0,
@@ -167,7 +173,7 @@ fn plan_of(options: &LogOptions) -> anyhow::Result<Option<CapturedWorkload>> {
 /// The logs, and how many bytes they have together.
 fn log_inputs(options: &LogOptions) -> anyhow::Result<(Vec<LogInput<'static>>, u64)> {
     let all: u64 =
-        options.logs.iter().filter_map(|path| path.metadata().ok()).map(|of| of.len()).sum();
+        options.logs.iter().filter_map(|path| path.metadata().ok()).map(|item| item.len()).sum();
     let mut inputs = Vec::new();
     for path in &options.logs {
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
@@ -183,7 +189,7 @@ fn reading(path: &Path) -> String {
 /// The file's content, unpacked.
 fn open(path: &Path) -> anyhow::Result<Box<dyn Read + Send>> {
     let file = File::open(path).with_context(|| reading(path))?;
-    if file.metadata().is_ok_and(|of| of.is_dir()) {
+    if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
         let hint = "name its log files";
         return Err(crate::mistakes::Usage::error(
             format!("{} is a directory", path.display()),

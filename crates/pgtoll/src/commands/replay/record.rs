@@ -25,7 +25,7 @@ pub(crate) fn run(
 ) -> anyhow::Result<Status> {
     let on_stdout = OutputOptions { format: arguments.format, output: None };
     let format =
-        output::format_of_output(&on_stdout, RecordKind::of::<LogExamination>().formats())?;
+        output::format_of_output(&on_stdout, RecordKind::for_record::<LogExamination>().formats())?;
     let wanted = arguments.to.target_session_attrs();
     if wanted != "any" {
         let message = format!("--to does not accept target_session_attrs={wanted}");
@@ -40,8 +40,11 @@ pub(crate) fn run(
     let captured = capture(arguments, &listener, &file, &provenance, &interrupt, printer)?;
     drop(listener);
     // A device has nothing to be synced.
-    let synced =
-        if file.metadata().is_ok_and(|of| of.is_file()) { file.sync_data() } else { Ok(()) };
+    let synced = if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        file.sync_data()
+    } else {
+        Ok(())
+    };
     let plan = arguments.plan.to_string_lossy().into_owned();
     let lost = captured.lost.or(synced.err().map(|error| error.to_string()));
     if let Some(reason) = &lost {
@@ -110,7 +113,7 @@ fn capture(
         copy_data_max: usize::try_from(copy_data_max).unwrap_or(usize::MAX),
     };
     let captured = capture.run(BufWriter::new(file), interrupt, &mut watch);
-    if captured.is_err() && file.metadata().is_ok_and(|of| of.is_file()) {
+    if captured.is_err() && file.metadata().is_ok_and(|metadata| metadata.is_file()) {
         // Nothing is in it.
         let _ = std::fs::remove_file(&arguments.plan);
     }

@@ -21,7 +21,7 @@ pub(crate) fn run(arguments: &ReportArguments, printer: &mut Printer) -> anyhow:
     let records: Vec<Record> = match arguments.records.as_slice() {
         [path] if overview::directory(path).is_some() => {
             let directory = overview::directory(path).unwrap_or_default();
-            refuse_thresholds(arguments, RecordKind::of::<Overview>())?;
+            refuse_thresholds(arguments, RecordKind::for_record::<Overview>())?;
             let shown = overview::shown(&directory, format, style(output, printer))?;
             deliver(&shown, output, printer)?;
             return Ok(Status::Done);
@@ -45,9 +45,9 @@ pub(crate) fn run(arguments: &ReportArguments, printer: &mut Printer) -> anyhow:
     deliver(&shown(&records, format, &table)?, output, printer)?;
     let statuses: Vec<Status> = records
         .iter()
-        .map(|of| {
-            let name = (records.len() > 1).then_some(of.name.as_str());
-            thresholds::judge(&of.thresholds, &of.result, name, printer)
+        .map(|record| {
+            let name = (records.len() > 1).then_some(record.name.as_str());
+            thresholds::judge(&record.thresholds, &record.result, name, printer)
         })
         .collect();
     Ok(Status::worst(statuses))
@@ -82,7 +82,7 @@ fn record(index: usize, run: Run, arguments: &ReportArguments) -> anyhow::Result
 /// A record that is named twice has two names: `result`, `result (2)`.
 fn name(paths: &[PathBuf], index: usize) -> String {
     let path = &paths[index];
-    let before = paths[..index].iter().filter(|of| *of == path).count();
+    let before = paths[..index].iter().filter(|item| *item == path).count();
     let again = if before > 0 { format!(" ({})", before + 1) } else { String::new() };
     format!("{}{again}", path.display())
 }

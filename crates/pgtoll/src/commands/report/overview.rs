@@ -18,13 +18,14 @@ pub(super) fn directory(path: &Path) -> Option<PathBuf> {
         let has = |name: &str| path.join(name).exists();
         return (has(OVERVIEW_FILE) && !has(pgtoll_measure::RECORD_FILE)).then(|| path.to_owned());
     }
-    let is_overview = path.is_file() && path.file_name().is_some_and(|of| of == OVERVIEW_FILE);
+    let is_overview =
+        path.is_file() && path.file_name().is_some_and(|file_name| file_name == OVERVIEW_FILE);
     is_overview.then(|| path.parent().unwrap_or(Path::new("")).to_owned())
 }
 
 /// The overview in this directory in the format that was asked for, every estimate made anew.
 pub(super) fn shown(directory: &Path, format: Format, style: Style) -> anyhow::Result<String> {
-    let format = offered(format, RecordKind::of::<Overview>())?;
+    let format = offered(format, RecordKind::for_record::<Overview>())?;
     let overview = read(directory)?;
     Ok(match format {
         Format::Html => overview_html(&overview),
@@ -62,11 +63,11 @@ fn read(directory: &Path) -> anyhow::Result<Overview> {
 }
 
 /// From its record; what was kept of it stands where there is none any more.
-fn again(directory: &Path, of: &OverviewExperiment) -> Option<OverviewExperiment> {
+fn again(directory: &Path, experiment: &OverviewExperiment) -> Option<OverviewExperiment> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    if of.name.is_empty() || !of.name.chars().all(plain) {
+    if experiment.name.is_empty() || !experiment.name.chars().all(plain) {
         return None;
     }
-    let run = read_run(&directory.join(&of.name)).ok()?;
-    Some(overview_experiment(of, &summarise(&run)))
+    let run = read_run(&directory.join(&experiment.name)).ok()?;
+    Some(overview_experiment(experiment, &summarise(&run)))
 }

@@ -43,7 +43,7 @@ pub(super) fn verified(
         let name = if evidence.is_empty() { String::new() } else { format!("{evidence}: ") };
         report_progress(&name, now, interrupt, printer)
     };
-    let access = Access::of(arguments);
+    let access = Access::from_arguments(arguments);
     let verification = Verification::new(data, settings(arguments, below.clone()))
         .only(is_chosen)
         .names(names)
@@ -152,7 +152,7 @@ enum Access {
 }
 
 impl Access {
-    fn of(arguments: &VerifyArguments) -> Self {
+    fn from_arguments(arguments: &VerifyArguments) -> Self {
         match arguments {
             VerifyArguments { mmap: true, .. } => Self::Mapped(MappedFiles::default()),
             VerifyArguments { direct: true, .. } => Self::Direct(DirectFiles::default()),

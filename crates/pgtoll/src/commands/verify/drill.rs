@@ -24,10 +24,13 @@ pub(super) fn run(
     interrupt: &Interrupt,
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
-    let format =
-        output::format_of_output(&arguments.output, RecordKind::of::<DrillRecord>().formats())?;
-    let format = output::offered(format, RecordKind::of::<DrillRecord>())?;
-    if let Some(stored) = arguments.paths.iter().chain(&arguments.wal).find(|of| url(of).is_some())
+    let format = output::format_of_output(
+        &arguments.output,
+        RecordKind::for_record::<DrillRecord>().formats(),
+    )?;
+    let format = output::offered(format, RecordKind::for_record::<DrillRecord>())?;
+    if let Some(stored) =
+        arguments.paths.iter().chain(&arguments.wal).find(|path| url(path).is_some())
     {
         let message =
             format!("--drill reads files of this machine, and {} is a URL", stored.display());
@@ -59,7 +62,7 @@ pub(super) fn run(
         guard,
         unconfined: drill.unconfined,
     };
-    let plan = DrillPlan::of(source, options, interrupt)?;
+    let plan = DrillPlan::new(source, options, interrupt)?;
     for sentence in plan.sentences() {
         printer.say(&printable(&sentence));
     }
@@ -81,7 +84,7 @@ fn of_repository(
     search: &mut SourceSearch<'_>,
 ) -> anyhow::Result<DrillSource> {
     let url = location(&path.to_string_lossy())?;
-    let choice = BackupChoice::of(arguments.backup.as_deref());
+    let choice = BackupChoice::from_text(arguments.backup.as_deref());
     let backup = match stored_backup(&url, &choice, arguments.stanza.as_deref(), search.interrupt) {
         Err(FleetError::Unread { url, reason }) => {
             return Err(DrillError::Unread { path: url.path().unwrap_or_default(), reason }.into());

@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &VerifyArguments, printer: &mut Printer) -> anyhow:
     }
     let format = output::format_of_output(
         &arguments.output,
-        RecordKind::of::<Vec<VerificationRecord>>().formats(),
+        RecordKind::for_record::<Vec<VerificationRecord>>().formats(),
     )?;
     interrupt.catch_signals().context("catch signals")?;
     let mut records = Vec::new();
@@ -52,8 +52,10 @@ pub(crate) fn run(arguments: &VerifyArguments, printer: &mut Printer) -> anyhow:
     for mut target in targets {
         if interrupt.signal().is_none() {
             records.push(match &mut target {
-                Target::Directory(of) => directory::verified(of, arguments, &interrupt, printer)?,
-                Target::Tars(of) => backup::verified(of, arguments, &interrupt, printer)?,
+                Target::Directory(target) => {
+                    directory::verified(target, arguments, &interrupt, printer)?
+                }
+                Target::Tars(target) => backup::verified(target, arguments, &interrupt, printer)?,
             });
         }
     }

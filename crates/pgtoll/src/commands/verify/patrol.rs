@@ -30,9 +30,11 @@ pub(super) fn run(
     arguments: &VerifyArguments,
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
-    let format =
-        output::format_of_output(&arguments.output, RecordKind::of::<PatrolRecord>().formats())?;
-    let format = output::offered(format, RecordKind::of::<PatrolRecord>())?;
+    let format = output::format_of_output(
+        &arguments.output,
+        RecordKind::for_record::<PatrolRecord>().formats(),
+    )?;
+    let format = output::offered(format, RecordKind::for_record::<PatrolRecord>())?;
     let interrupt = Interrupt::new();
     interrupt.catch_signals().context("catch signals")?;
     let waits = ServerWaits::until(&interrupt)?;
@@ -41,7 +43,7 @@ pub(super) fn run(
     if let Some(output) = &arguments.output.output {
         PatrolFile::refuse_inside(output, &data)?;
     }
-    let dsn = arguments.dsn.as_ref().map(|dsn| waits.of(dsn));
+    let dsn = arguments.dsn.as_ref().map(|dsn| waits.limit_waits(dsn));
     let attach = |data: &DataDirectory| Attached::to(data, dsn.as_ref(), waits.interruption());
     let settings = settings(arguments);
     let reading = RunningSettings {

@@ -37,7 +37,7 @@ pub(super) fn targets(
 ) -> anyhow::Result<Vec<Target>> {
     let mut targets: Vec<Directory> = Vec::new();
     let mut tars = Vec::new();
-    let dsn = arguments.dsn.as_ref().map(|dsn| waits.of(dsn));
+    let dsn = arguments.dsn.as_ref().map(|dsn| waits.limit_waits(dsn));
     let of_server;
     let paths = match &dsn {
         Some(dsn) if arguments.paths.is_empty() => {
@@ -71,7 +71,7 @@ pub(super) fn targets(
             }
         }
     }
-    Ok(targets.into_iter().map(|of| Target::Directory(Box::new(of))).chain(tars).collect())
+    Ok(targets.into_iter().map(|target| Target::Directory(Box::new(target))).chain(tars).collect())
 }
 
 /// The backup that a path means which is no directory or file of its own: a URL, standard input, or
@@ -93,7 +93,7 @@ fn stored(
             return Ok(None);
         }
     }
-    let choice = BackupChoice::of(arguments.backup.as_deref());
+    let choice = BackupChoice::from_text(arguments.backup.as_deref());
     let cluster = arguments.stanza.as_deref();
     Ok(Some(stored_tars(&location(&text)?, &choice, cluster, interrupt)?))
 }

@@ -32,7 +32,7 @@ pub(super) struct FilesRead<T> {
 /// what looks damaged there is read again, since a busy one may do so each time.
 pub(super) fn files<T>(
     paths: &[PathBuf],
-    of: &WalRangeArguments,
+    arguments: &WalRangeArguments,
     interrupt: &Interrupt,
     printer: &mut Printer,
     mut scan: impl FnMut(
@@ -42,9 +42,9 @@ pub(super) fn files<T>(
     ) -> Result<(WalSummary<T>, End), WalReadError>,
 ) -> anyhow::Result<FilesRead<T>> {
     let mut once = || {
-        let archive = Archive::of(segments(paths, interrupt)?, of.timeline)?;
+        let archive = Archive::new(segments(paths, interrupt)?, arguments.timeline)?;
         let (notes, files) = (archive.notes(), archive.segments);
-        let range = locate_range(&files, &WalRange { from: of.from, to: of.to })?;
+        let range = locate_range(&files, &WalRange { from: arguments.from, to: arguments.to })?;
         let all = files.len() as u64;
         let (summary, end) = scan(&files, &range, &mut |done| {
             printer.progress(&what(&files, done), done as u64, all);
@@ -148,7 +148,7 @@ fn is_used(path: &Path) -> bool {
     [Some(path.to_owned()), above(path)]
         .iter()
         .flatten()
-        .any(|of| of.join("postmaster.pid").exists())
+        .any(|item| item.join("postmaster.pid").exists())
 }
 
 /// The directory that this one, or the one behind this link, is in.

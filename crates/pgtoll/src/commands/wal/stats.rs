@@ -25,12 +25,12 @@ use crate::printer::Printer;
 pub(crate) fn run(arguments: &WalStatsArguments, printer: &mut Printer) -> anyhow::Result<Status> {
     let format = output::format_of_output(
         &arguments.output,
-        RecordKind::of::<WalStatisticsRecord>().formats(),
+        RecordKind::for_record::<WalStatisticsRecord>().formats(),
     )?;
     let interrupt = Interrupt::new();
     interrupt.catch_signals().context("catch signals")?;
     let waits = ServerWaits::until(&interrupt)?;
-    let dsn = arguments.dsn.as_ref().map(|dsn| waits.of(dsn));
+    let dsn = arguments.dsn.as_ref().map(|dsn| waits.limit_waits(dsn));
     let asked = asked(arguments, dsn.as_ref())?;
     let FilesRead { summary, end, notes } = match (&dsn, arguments.paths.is_empty()) {
         (Some(dsn), true) => streamed(dsn, arguments, &interrupt, printer)?,
@@ -109,7 +109,8 @@ fn called(
 fn own_names(arguments: &WalStatsArguments, summary: &WalSummary<Contents>) -> RelationNames {
     let paths = arguments.paths.iter().flat_map(|path| [Some(path.clone()), above(path)]);
     let is_its = |path: &PathBuf| {
-        control_file(path).is_ok_and(|of| of.system_identifier == summary.system_identifier)
+        control_file(path)
+            .is_ok_and(|control_file| control_file.system_identifier == summary.system_identifier)
     };
     let Some(data) = paths.flatten().find(is_its) else { return RelationNames::default() };
     match Names::of_data_directory(&data) {

@@ -25,7 +25,7 @@ pub(super) fn check_all(records: &[NamedRun<'_>]) {
 fn check_csv(text: &str) {
     assert!(text.ends_with("\r\n"));
     let mut reader = csv::Reader::from_reader(text.as_bytes());
-    let value = reader.headers().unwrap().iter().position(|of| of == "value").unwrap();
+    let value = reader.headers().unwrap().iter().position(|header| header == "value").unwrap();
     for row in reader.records() {
         row.unwrap()[value].parse::<f64>().unwrap();
     }
@@ -98,7 +98,7 @@ fn check_gobench(text: &str) {
         let words: Vec<&str> = line.split(' ').collect();
         assert!(words.iter().all(|word| !word.is_empty()), "{line:?}");
         if let ["Unit", _, facts @ ..] = words.as_slice() {
-            assert!(!facts.is_empty() && facts.iter().all(|of| of.split_once('=').is_some()));
+            assert!(!facts.is_empty() && facts.iter().all(|fact| fact.split_once('=').is_some()));
         } else if let Some(name) = words[0].strip_prefix("Benchmark") {
             assert!(name.starts_with(|c: char| c.is_ascii_uppercase()), "{line}");
             let parts: Vec<&str> = name.split('/').collect();

@@ -59,7 +59,7 @@ fn committed_records_side_by_side() {
     };
     // As a user would name them; tests run in the crate's directory.
     let names = of_checksums().into_iter().map(|path| path.file_name().unwrap().to_owned());
-    let records: Vec<PathBuf> = names.map(|of| Path::new("../../records").join(of)).collect();
+    let records: Vec<PathBuf> = names.map(|name| Path::new("../../records").join(name)).collect();
     snapshots().bind(|| {
         insta::assert_snapshot!("side_by_side_of_three", ran(&[], &records[..3]));
         insta::assert_snapshot!("side_by_side_md", ran(&["--format", "md"], &records[..2]));
@@ -77,7 +77,7 @@ fn committed_records_side_by_side() {
 fn the_book_shows_what_is_printed() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let records = of_checksums().into_iter().map(|path| path.file_name().unwrap().to_owned());
-    let records: Vec<PathBuf> = records.map(|of| Path::new("records").join(of)).collect();
+    let records: Vec<PathBuf> = records.map(|record| Path::new("records").join(record)).collect();
     let ran = run(pgtoll().current_dir(&root).arg("report").args(&records[..3]));
     let chapter = fs::read_to_string(root.join("docs/src/report.md")).unwrap();
     let (_, excerpt) = chapter.split_once("```text\nchecksums: 3 records").unwrap();
@@ -114,29 +114,29 @@ fn what_cannot_be_compared_is_refused() {
         );
         assert!(said[1].starts_with("hint: show each by itself"), "{ran:?}");
     };
-    check("one is of experiment \"small\", the other of \"large\"", &|of| {
-        of["experiment"] = json!("large");
+    check("one is of experiment \"small\", the other of \"large\"", &|item| {
+        item["experiment"] = json!("large");
     });
-    check("the baseline of one is arm \"off\", of the other \"twin\"", &|of| {
-        of["baseline"] = json!("twin");
+    check("the baseline of one is arm \"off\", of the other \"twin\"", &|item| {
+        item["baseline"] = json!("twin");
     });
-    check("arm \"checksums\" has other settings in one than in the other", &|of| {
-        of["arms"][1]["settings"] = json!({"wal_compression": "on"});
+    check("arm \"checksums\" has other settings in one than in the other", &|item| {
+        item["arms"][1]["settings"] = json!({"wal_compression": "on"});
     });
-    check("arm \"twin\" has other settings in one than in the other", &|of| {
-        of["arms"][2]["checksums"] = json!(true);
+    check("arm \"twin\" has other settings in one than in the other", &|item| {
+        item["arms"][2]["checksums"] = json!(true);
     });
-    check("workload \"misses\" is other work in each", &|of| {
-        of["workloads"][0]["work"]["script"]["scripts"][0]["name"] = json!("tpcb-like");
+    check("workload \"misses\" is other work in each", &|item| {
+        item["workloads"][0]["work"]["script"]["scripts"][0]["name"] = json!("tpcb-like");
     });
-    check("workload \"misses\" is other work in each", &|of| {
-        of["workloads"][0]["work"]["script"]["rate"] = json!(100.0);
+    check("workload \"misses\" is other work in each", &|item| {
+        item["workloads"][0]["work"]["script"]["rate"] = json!(100.0);
     });
-    check("workload \"insert\" is other work in each", &|of| {
-        of["workloads"][1]["work"]["operation"]["action"] = json!("SELECT 1");
+    check("workload \"insert\" is other work in each", &|item| {
+        item["workloads"][1]["work"]["operation"]["action"] = json!("SELECT 1");
     });
-    check("they have no workload in common", &|of| {
-        for workload in of["workloads"].as_array_mut().unwrap() {
+    check("they have no workload in common", &|item| {
+        for workload in item["workloads"].as_array_mut().unwrap() {
             workload["name"] = json!(format!("other-{}", workload["name"].as_str().unwrap()));
         }
     });
@@ -149,36 +149,37 @@ fn what_differs_is_said() {
         assert_eq!(ran.status, Some(0), "{ran:?}");
         let together: Value = serde_json::from_str(&ran.stdout).unwrap();
         let differences = together["differences"].as_array().unwrap().iter();
-        let differing: Vec<&str> = differences.map(|of| of["field"].as_str().unwrap()).collect();
+        let differing: Vec<&str> =
+            differences.map(|difference| difference["field"].as_str().unwrap()).collect();
         assert_eq!(differing, fields);
         let notes = together["notes"].as_array().unwrap().iter();
-        let notes: Vec<&str> = notes.map(|of| of.as_str().unwrap()).collect();
-        assert!(notes.iter().any(|of| of.contains(note)), "{notes:#?}");
+        let notes: Vec<&str> = notes.map(|note| note.as_str().unwrap()).collect();
+        assert!(notes.iter().any(|item| item.contains(note)), "{notes:#?}");
     };
     check(&[], "A and B are the same run", &|_| {});
-    check(&["design.scale"], "the scale differ: absolute values are not comparable", &|of| {
-        of["design"]["scale"] = json!(2);
+    check(&["design.scale"], "the scale differ: absolute values are not comparable", &|item| {
+        item["design"]["scale"] = json!(2);
     });
     check(
         &["server.settings.fsync", "workloads.misses.settings.shared_buffers"],
         "server.settings.fsync, workloads.misses.settings.shared_buffers differ: absolute",
-        &|of| {
-            of["server"]["settings"]["fsync"] = json!("off");
-            of["workloads"][0]["settings"]["shared_buffers"] = json!("2MB");
+        &|item| {
+            item["server"]["settings"]["fsync"] = json!("off");
+            item["workloads"][0]["settings"]["shared_buffers"] = json!("2MB");
         },
     );
-    check(&["host.cores", "host.cpu"], "the machines differ", &|of| {
-        of["host"]["cpu"] = json!("Abacus");
-        of["host"]["cores"] = json!(1);
+    check(&["host.cores", "host.cpu"], "the machines differ", &|item| {
+        item["host"]["cpu"] = json!("Abacus");
+        item["host"]["cores"] = json!(1);
     });
-    check(&["pgtoll"], "the versions of pgtoll differ", &|of| of["pgtoll"] = json!("0.0.1"));
+    check(&["pgtoll"], "the versions of pgtoll differ", &|item| item["pgtoll"] = json!("0.0.1"));
     // With another scale an operation's numbers may follow it.
     check(
         &["design.scale", "workloads.insert.work.operation.action"],
         "the ratios are of different work",
-        &|of| {
-            of["design"]["scale"] = json!(2);
-            let action = &mut of["workloads"][1]["work"]["operation"]["action"];
+        &|item| {
+            item["design"]["scale"] = json!(2);
+            let action = &mut item["workloads"][1]["work"]["operation"]["action"];
             *action = json!(action.as_str().unwrap().replace("6000", "12000"));
         },
     );
@@ -193,10 +194,10 @@ fn a_change_combines_both_intervals() {
     );
     let changes = together["changes"].as_array().unwrap();
     assert_eq!(changes.len(), result.comparisons.len());
-    for (change, of) in changes.iter().zip(&result.comparisons) {
+    for (change, item) in changes.iter().zip(&result.comparisons) {
         let of_change = |name: &str| change["ratio"][name].as_f64().unwrap().ln();
         assert!(of_change("estimate").abs() < 1e-9);
-        let half_width = of.half_width * 2f64.sqrt();
+        let half_width = item.half_width * 2f64.sqrt();
         assert!((of_change("upper") - half_width).abs() < 1e-9, "{change}");
         assert!((of_change("lower") + half_width).abs() < 1e-9, "{change}");
     }
@@ -207,7 +208,7 @@ fn what_only_one_record_has_is_a_dash_in_the_other() {
     let scratch = Scratch::new();
     let other = scratch.path("other.jsonl");
     let without =
-        with_header(&small_text(), |of| drop(of["workloads"].as_array_mut().unwrap().pop()));
+        with_header(&small_text(), |item| drop(item["workloads"].as_array_mut().unwrap().pop()));
     fs::write(&other, without).unwrap();
     for records in [[&small(), &other], [&other, &small()]] {
         let ran = run(pgtoll().arg("report").args(records));
@@ -233,7 +234,7 @@ fn check_thresholds(thresholds: &[&str], status: i32, expected: &[&str]) {
 #[test]
 fn thresholds_decide_the_exit_status() {
     let misses = "misses: +14.2 % [+8.4, +20.2]";
-    let line = |of: &str, rest: &str| format!("fail-if: {of}: {rest}");
+    let line = |text: &str, rest: &str| format!("fail-if: {text}: {rest}");
     let one = |threshold: &str, status: i32, rest: &str| {
         check_thresholds(&[threshold], status, &[&line(threshold, rest)]);
     };

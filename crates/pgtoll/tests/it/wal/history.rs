@@ -25,7 +25,7 @@ fn cycles_and_pieces_of_a_killed_server_are_what_pg_waldump_tells() {
         load_until_killed(&cluster, &mut guard);
 
         let (summary, end) = scanned(&segments(&[cluster.data()]).unwrap());
-        let dump = Dump::of(&server, &cluster.data().join("pg_wal"));
+        let dump = Dump::new(&server, &cluster.data().join("pg_wal"));
         dump.check(&summary, &name);
         let online =
             summary.collected.cycles.iter().filter(|cycle| cycle.begin == CycleBegin::Online);

@@ -54,7 +54,9 @@ fn scanned(files: &[SegmentFile]) -> (WalSummary<Contents>, End) {
 fn counts(summary: &WalSummary<Contents>) -> Counts {
     let types = summary.collected.statistics.types();
     types
-        .map(|(kind, of)| (kind.name(summary.major), [of.records, of.record_bytes, of.image_bytes]))
+        .map(|(kind, item)| {
+            (kind.name(summary.major), [item.records, item.record_bytes, item.image_bytes])
+        })
         .collect()
 }
 

@@ -74,12 +74,12 @@ impl Dump {
         };
         let lines = self.lines.iter().filter(is_prune);
         lines
-            .filter(|line| line.blocks.iter().all(|of| of.image.is_none()))
+            .filter(|line| line.blocks.iter().all(|block| block.image.is_none()))
             .filter_map(rows)
             .collect()
     }
 
-    pub(super) fn of(server: &Installation, wal: &Path) -> Self {
+    pub(super) fn new(server: &Installation, wal: &Path) -> Self {
         let names = segment_names(wal);
         let mut command = program(server.bin.join("pg_waldump"));
         command.env("TZ", "UTC").args(["--bkp-details", "--path"]).arg(wal);
@@ -122,8 +122,8 @@ impl Dump {
     fn counts(&self) -> Counts {
         let mut counts = Counts::new();
         for line in &self.lines {
-            let of = counts.entry(line.name.clone()).or_default();
-            add(of, &line.amount());
+            let or_default = counts.entry(line.name.clone()).or_default();
+            add(or_default, &line.amount());
         }
         counts
     }
@@ -208,19 +208,21 @@ impl Dump {
         let (_, expected) = self.sums(causes, 0..self.lines.len());
         let found = summary.collected.statistics.causes();
         let found: Vec<[u64; 3]> =
-            found.map(|(_, of)| [of.images, of.bytes, of.uncompressed_bytes]).collect();
+            found.map(|(_, count)| [count.images, count.bytes, count.uncompressed_bytes]).collect();
         assert_eq!(found, expected, "{name}");
         let mut expected: BTreeMap<Option<Compression>, [u64; 3]> = BTreeMap::new();
         for image in self.lines.iter().flat_map(Line::images) {
-            let of = expected.entry(image.compression).or_default();
-            add(of, &[1, image.bytes, image.uncompressed_bytes]);
+            let or_default = expected.entry(image.compression).or_default();
+            add(or_default, &[1, image.bytes, image.uncompressed_bytes]);
         }
         let found: BTreeMap<Option<Compression>, [u64; 3]> = summary
             .collected
             .statistics
             .compressions()
-            .filter(|(_, of)| of.images > 0)
-            .map(|(kind, of)| (kind, [of.images, of.bytes, of.uncompressed_bytes]))
+            .filter(|(_, compression)| compression.images > 0)
+            .map(|(kind, compression)| {
+                (kind, [compression.images, compression.bytes, compression.uncompressed_bytes])
+            })
             .collect();
         assert_eq!(found, expected, "{name}");
     }
@@ -234,12 +236,13 @@ impl Dump {
                 add(&mut without, &line.amount());
                 continue;
             };
-            let of = expected.entry((first.place.0.clone(), first.place.1)).or_default();
-            add(of, &[1, line.record_bytes, 0, 0]);
+            let default = expected.entry((first.place.0.clone(), first.place.1)).or_default();
+            add(default, &[1, line.record_bytes, 0, 0]);
             for block in &line.blocks {
-                let of = expected.entry((block.place.0.clone(), block.place.1)).or_default();
+                let or_default =
+                    expected.entry((block.place.0.clone(), block.place.1)).or_default();
                 if let Some(image) = &block.image {
-                    add(of, &[0, 0, image.bytes, 1]);
+                    add(or_default, &[0, 0, image.bytes, 1]);
                 }
             }
         }
@@ -248,20 +251,24 @@ impl Dump {
             .statistics
             .forks()
             .into_iter()
-            .map(|(fork, of)| {
+            .map(|(fork, item)| {
                 let relation = fork.relation;
                 let relation = format!(
                     "{}/{}/{}",
                     relation.tablespace, relation.database, relation.rel_number
                 );
-                let amount = of.amount;
-                let sums = [amount.records, amount.record_bytes, amount.image_bytes, of.images];
+                let amount = item.amount;
+                let sums = [amount.records, amount.record_bytes, amount.image_bytes, item.images];
                 ((relation, fork.number.0), sums)
             })
             .collect();
         assert_eq!(found, expected, "{name}");
-        let of = summary.collected.statistics.without_fork();
-        assert_eq!([of.records, of.record_bytes, of.image_bytes], without, "{name}");
+        let without_fork = summary.collected.statistics.without_fork();
+        assert_eq!(
+            [without_fork.records, without_fork.record_bytes, without_fork.image_bytes],
+            without,
+            "{name}"
+        );
     }
 
     fn check_cycles(&self, summary: &WalSummary<Contents>, causes: &[Vec<ImageCause>], name: &str) {
@@ -422,7 +429,7 @@ impl Image {
 
 fn sums_of(sums: &pgtoll_wal::Sums) -> Sums {
     let amount = [sums.amount.records, sums.amount.record_bytes, sums.amount.image_bytes];
-    (amount, sums.causes.map(|of| [of.images, of.bytes, of.uncompressed_bytes]))
+    (amount, sums.causes.map(|cause| [cause.images, cause.bytes, cause.uncompressed_bytes]))
 }
 
 fn add<const N: usize>(sums: &mut [u64; N], other: &[u64; N]) {

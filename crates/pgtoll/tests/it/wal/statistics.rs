@@ -58,7 +58,7 @@ fn statistics_equal_pg_waldumps() {
         let theirs = theirs(&server, &cluster.data().join("pg_wal"));
         assert_eq!(counts(&summary), theirs, "{name}");
         assert!(theirs.len() > 70, "{name}: {} types of records", theirs.len());
-        let dump = Dump::of(&server, &cluster.data().join("pg_wal"));
+        let dump = Dump::new(&server, &cluster.data().join("pg_wal"));
         dump.check(&summary, &name);
         check_prunes(&files, &dump, &name);
         let found = check_images(&summary, &name);
@@ -70,7 +70,7 @@ fn statistics_equal_pg_waldumps() {
         cluster.remove(&mut guard).unwrap();
     }
     let missing: Vec<&str> =
-        ["pglz", "lz4", "zstd"].into_iter().filter(|of| !seen.contains(*of)).collect();
+        ["pglz", "lz4", "zstd"].into_iter().filter(|item| !seen.contains(*item)).collect();
     assert!(missing.is_empty(), "no server here compresses images with {missing:?}");
 }
 
@@ -165,13 +165,17 @@ fn check_prunes(files: &[SegmentFile], dump: &Dump, name: &str) {
 fn check_images(summary: &WalSummary<Contents>, name: &str) -> BTreeSet<&'static str> {
     let total = summary.collected.statistics.total();
     let causes: Vec<(ImageCause, u64)> =
-        summary.collected.statistics.causes().map(|(cause, of)| (cause, of.bytes)).collect();
+        summary.collected.statistics.causes().map(|(cause, item)| (cause, item.bytes)).collect();
     assert!(causes.iter().all(|(_, bytes)| *bytes > 0), "{name}: {causes:?}");
     assert_eq!(causes.iter().map(|(_, bytes)| bytes).sum::<u64>(), total.image_bytes, "{name}");
     let mut types = summary.collected.statistics.types();
     let of_hints = types.find(|(kind, _)| *kind == XLOG_FPI_FOR_HINT).unwrap().1;
     assert!(causes.contains(&(ImageCause::Hint, of_hints.image_bytes)), "{name}");
-    let compressions = summary.collected.statistics.compressions().filter(|(_, of)| of.images > 0);
+    let compressions = summary
+        .collected
+        .statistics
+        .compressions()
+        .filter(|(_, compression)| compression.images > 0);
     compressions
         .filter_map(|(kind, _)| match kind? {
             Compression::Pglz => Some("pglz"),

@@ -17,13 +17,13 @@ fn a_timeline_switch_is_followed_and_the_old_timelines_rest_left_out() {
     let options = ["--wal-segsize=1"];
     let old = Cluster::init_with(&mut guard, &server, "old", true, &options).unwrap();
     let new = switch(&old, &mut guard);
-    let [old_wal, new_wal] = [&old, &new].map(|of| of.data().join("pg_wal"));
+    let [old_wal, new_wal] = [&old, &new].map(|item| item.data().join("pg_wal"));
 
     let files = segments(&[old.data(), new.data()]).unwrap();
     let (summary, end) = scanned(&files);
     assert!(matches!(end, End::Own(_)), "{end:?}");
     assert_eq!(summary.timelines.iter().copied().collect::<Vec<_>>(), [1, 2]);
-    let dump = Dump::of(&server, &renamed(&files, 2, &scratch.path("renamed")));
+    let dump = Dump::new(&server, &renamed(&files, 2, &scratch.path("renamed")));
     dump.check(&summary, "both");
 
     // What the old timeline holds up to the switch's segment, and what the new one holds from there.
@@ -84,25 +84,30 @@ fn make_archive(cluster: &Cluster, guard: &mut Guard) {
 fn check_partial(old: &Cluster, new: &Cluster, scratch: &Scratch) {
     let archive = new.data().with_file_name("archive");
     let entries = std::fs::read_dir(archive).unwrap().map(|entry| entry.unwrap().path());
-    let is_partial = |path: &std::path::PathBuf| path.extension().is_some_and(|of| of == "partial");
+    let is_partial = |path: &std::path::PathBuf| {
+        path.extension().is_some_and(|extension| extension == "partial")
+    };
     let partial = entries.into_iter().find(is_partial).expect("promotion archives it");
     let place = segments(std::slice::from_ref(&partial)).unwrap()[0].name.place;
     let all = segments(&[old.data()]).unwrap();
-    let mut paths: Vec<_> =
-        all.into_iter().filter(|of| of.name.place < place).map(|of| of.path).collect();
+    let mut paths: Vec<_> = all
+        .into_iter()
+        .filter(|segment| segment.name.place < place)
+        .map(|segment| segment.path)
+        .collect();
     paths.push(partial);
     let files = segments(&paths).unwrap();
     assert!(files.last().unwrap().name.is_partial);
     let (summary, end) = scanned(&files);
     assert!(matches!(end, End::Own(_)), "{end:?}");
-    let dump = Dump::of(&server(), &renamed(&files, 1, &scratch.path("partial")));
+    let dump = Dump::new(&server(), &renamed(&files, 1, &scratch.path("partial")));
     dump.check(&summary, "partial");
     assert_eq!(end.at(), dump.end(), "{end:?}, {}", dump.error);
 }
 
 fn add(sums: &mut Counts, other: &Counts) {
-    for (name, of) in other {
+    for (name, count) in other {
         let own = sums.entry(name.clone()).or_default();
-        own.iter_mut().zip(of).for_each(|(own, of)| *own += of);
+        own.iter_mut().zip(count).for_each(|(own, item)| *own += item);
     }
 }

@@ -50,13 +50,15 @@ struct Asked {
 type Answered = (Asked, FilesRead<Answer>);
 
 pub(crate) fn run(arguments: &WalWhatIfArguments, printer: &mut Printer) -> anyhow::Result<Status> {
-    let format =
-        output::format_of_output(&arguments.output, RecordKind::of::<WalWhatIfRecord>().formats())?;
+    let format = output::format_of_output(
+        &arguments.output,
+        RecordKind::for_record::<WalWhatIfRecord>().formats(),
+    )?;
     let asked = asked(arguments)?;
     let interrupt = Interrupt::new();
     interrupt.catch_signals().context("catch signals")?;
     let waits = ServerWaits::until(&interrupt)?;
-    let dsn = arguments.dsn.as_ref().map(|dsn| waits.of(dsn));
+    let dsn = arguments.dsn.as_ref().map(|dsn| waits.limit_waits(dsn));
     let today = Today::find(&arguments.today, dsn.as_ref(), &arguments.paths)?;
     let inquiry = Inquiry { arguments, asked, today };
     let (asked, FilesRead { summary, end, notes }) = match (&dsn, arguments.paths.is_empty()) {
@@ -116,7 +118,7 @@ fn read(
         } else {
             survey(files, range, threads, interrupt)?
         };
-        let asked = last.insert(inquiry.of(&survey, geometry, facts));
+        let asked = last.insert(inquiry.answer(&survey, geometry, facts));
         let new = || WhatIfCollector::new(asked.question.clone());
         let (summary, end) = scan_range_with(files, range, threads, new, watch)?;
         Ok((summary.map(WhatIfCollector::finish), end))
@@ -150,7 +152,12 @@ const ENOUGH: usize = 8;
 
 impl Inquiry<'_> {
     /// What is asked of WAL that is laid out so.
-    fn of(&self, survey: &CheckpointSurvey, geometry: Geometry, facts: &'static WalFacts) -> Asked {
+    fn answer(
+        &self,
+        survey: &CheckpointSurvey,
+        geometry: Geometry,
+        facts: &'static WalFacts,
+    ) -> Asked {
         let segment_bytes = geometry.segment_bytes;
         let (settings, guessed, settings_by) = self.today.complete_by(survey, facts, segment_bytes);
         let has_lz4 = facts.image_compressions.lz4 != 0;
@@ -182,7 +189,7 @@ fn streamed(
     let row = connection.query_one("SELECT current_setting('wal_block_size') AS bytes")?;
     let geometry = Geometry { segment_bytes, page_bytes: row.parse("bytes")? };
     connection.close();
-    let asked = inquiry.of(&CheckpointSurvey::default(), geometry, &version.facts()?.wal);
+    let asked = inquiry.answer(&CheckpointSurvey::default(), geometry, &version.facts()?.wal);
     let time = inquiry.arguments.r#for.map(|span| span.0);
     let mut watch = stream_watch(time, interrupt, printer);
     let question = asked.question.clone();
