@@ -26,7 +26,8 @@ fuzz_target!(|input: (u8, &[u8])| {
 
 fn decoded(bytes: &[u8], at_once: usize) -> Decoded {
     let mut decoder = Decoder::new(bytes).expect("it was made before");
-    let (mut records, mut parts) = (Vec::new(), Parts::default());
+    let mut records = Vec::new();
+    let mut parts = Parts::default();
     for chunk in bytes.chunks(at_once) {
         let fed = decoder.feed(chunk, &mut |record: &Record<'_>| {
             assert!(record.bytes.len() <= bytes.len());

@@ -24,7 +24,8 @@ fuzz_target!(|input: (u8, Vec<(u8, u8, Vec<u8>)>)| {
     }
     let bytes = writer.finish();
     let mut decoder = Decoder::new(&bytes).expect("the writer begins as a server does");
-    let (mut seen, mut parts) = (Vec::new(), Parts::default());
+    let mut seen = Vec::new();
+    let mut parts = Parts::default();
     let end = decoder.feed(&bytes, &mut |record: &Record<'_>| {
         seen.push(record.at.0);
         let _ = RecordType::from_header(&record.header).name(record.facts.major);

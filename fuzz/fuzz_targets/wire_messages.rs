@@ -31,7 +31,8 @@ fn serve(is_admitted: bool, pieces: &[&[u8]]) -> (UnixStream, UnixStream) {
     let kind = (AddressFamily::Unix, SockType::SeqPacket);
     let (client, server) =
         socketpair(kind.0, kind.1, None, SockFlag::SOCK_CLOEXEC).expect("there are descriptors");
-    let (client, mut server) = (UnixStream::from(client), UnixStream::from(server));
+    let client = UnixStream::from(client);
+    let mut server = UnixStream::from(server);
     server.set_nonblocking(true).expect("it is a socket");
     let greeting: &[u8] = if is_admitted { GREETING } else { &[] };
     for piece in [greeting].iter().chain(pieces).filter(|piece| !piece.is_empty()) {

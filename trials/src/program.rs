@@ -34,9 +34,11 @@ pub fn program(path: impl AsRef<OsStr>) -> Command {
 /// this process started may end meanwhile.
 pub fn timed(command: &mut Command) -> anyhow::Result<BenchUsage> {
     command.stdout(Stdio::null()).stderr(Stdio::piped());
-    let (before, began) = (cpu()?, Instant::now());
+    let before = cpu()?;
+    let began = Instant::now();
     let output = command.output().with_context(|| format!("run {command:?}"))?;
-    let (wall_s, after) = (began.elapsed().as_secs_f64(), cpu()?);
+    let wall_s = began.elapsed().as_secs_f64();
+    let after = cpu()?;
     if !output.status.success() {
         bail!("{command:?}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
     }
@@ -115,7 +117,8 @@ fn cpu() -> anyhow::Result<(f64, f64)> {
 
 /// Reads a file into the page cache.
 pub fn warm(path: &Path) -> io::Result<()> {
-    let (mut file, mut buffer) = (File::open(path)?, vec![0; 1 << 20]);
+    let mut file = File::open(path)?;
+    let mut buffer = vec![0; 1 << 20];
     while file.read(&mut buffer)? > 0 {}
     Ok(())
 }

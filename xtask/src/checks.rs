@@ -141,7 +141,8 @@ fn tests(found: Option<&Found>) -> anyhow::Result<()> {
     say(&format!("xtask: {}", shown(&command)));
     let mut child = command.spawn().context("run cargo test")?;
     let stdout = child.stdout.take().context("read cargo test's output")?;
-    let (mut counts, mut reasons) = (Counts::default(), Reasons::default());
+    let mut counts = Counts::default();
+    let mut reasons = Reasons::default();
     for line in BufReader::new(stdout).lines() {
         let line = line.context("read cargo test's output")?;
         counts.add(&line);

@@ -290,7 +290,8 @@ impl DamagePlan {
     fn is_possible(&self) -> bool {
         let bytes = |text: &str| unhex(text).map(|bytes| bytes.len() as u64);
         let is_kept = |change: &ByteChange| {
-            let (before, after) = (bytes(&change.before), bytes(&change.after));
+            let before = bytes(&change.before);
+            let after = bytes(&change.after);
             let end = before.and_then(|before| change.at.checked_add(before));
             before == after && end.is_some_and(|end| end <= self.length)
         };

@@ -92,7 +92,8 @@ impl Cluster {
     /// system can.
     pub fn copy(&self, guard: &mut Guard, name: &str) -> Result<Self, ClusterError> {
         let copy = Self::place(guard, &self.installation, name)?;
-        let (from, to) = (self.data(), copy.data());
+        let from = self.data();
+        let to = copy.data();
         let arguments = ["-a", "--reflink=auto", &from.to_string_lossy(), &to.to_string_lossy()];
         guard.run(Path::new("cp"), &arguments)?;
         Ok(copy)
@@ -139,7 +140,8 @@ impl Cluster {
     pub fn follow(&self, guard: &mut Guard, upstream: &Path) -> Result<(), ClusterError> {
         let directory = upstream.to_string_lossy();
         if directory.contains(['\'', '\\', '\n']) {
-            let (name, value) = ("primary_conninfo".to_owned(), directory.into_owned());
+            let name = "primary_conninfo".to_owned();
+            let value = directory.into_owned();
             return Err(ClusterError::Setting { name, value });
         }
         let name = &self.name;
@@ -203,7 +205,8 @@ impl Cluster {
         for (name, value) in settings {
             let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
             if name.is_empty() || !name.chars().all(plain) || value.contains(['\n', '\r', '\0']) {
-                let (name, value) = (name.clone(), value.clone());
+                let name = name.clone();
+                let value = value.clone();
                 return Err(ClusterError::Setting { name, value });
             }
             let _ = writeln!(file, "{}", pgtoll_format::conf::line(name, value));

@@ -127,7 +127,8 @@ impl Comparison<'_> {
     }
 
     fn file(&mut self, path: &Path) -> Result<Option<DifferenceKind>, ClusterError> {
-        let (first_path, second_path) = (self.first.join(path), self.second.join(path));
+        let first_path = self.first.join(path);
+        let second_path = self.second.join(path);
         let (mut first, first_bytes) = open(&first_path)?;
         let (mut second, second_bytes) = open(&second_path)?;
         if first_bytes != second_bytes {

@@ -157,7 +157,8 @@ impl Finder {
 
     /// All servers that can be found. When root asks, those that other users cannot change.
     pub fn installed(&self) -> Result<Found, ClusterError> {
-        let (mut found, mut candidates) = (Found::default(), Vec::new());
+        let mut found = Found::default();
+        let mut candidates = Vec::new();
         for candidate in candidates_of_this_machine() {
             match candidate.check() {
                 Ok(()) => candidates.push(candidate),

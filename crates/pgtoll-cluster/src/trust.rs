@@ -77,7 +77,8 @@ fn private_group(uid: u32, passwd: &str, group: &str) -> Option<u32> {
     let users = || passwd.lines().map(|line| line.split(':').collect::<Vec<_>>());
     let number = |fields: &[&str], at: usize| fields.get(at)?.parse::<u32>().ok();
     let user = users().find(|fields| number(fields, 2) == Some(uid))?;
-    let (name, gid) = (*user.first()?, number(&user, 3)?);
+    let name = *user.first()?;
+    let gid = number(&user, 3)?;
     let is_shared =
         users().any(|user| number(&user, 3) == Some(gid) && number(&user, 2) != Some(uid));
     let entry = group.lines().map(|line| line.split(':').collect::<Vec<_>>());
@@ -98,7 +99,8 @@ mod tests {
     fn a_file_is_trusted_by_its_owner_and_mode() {
         let directory = tempfile::tempdir().unwrap();
         let file = fs::metadata(directory.path()).unwrap();
-        let (uid, gid) = (file.uid(), file.gid());
+        let uid = file.uid();
+        let gid = file.gid();
         let check = |mode, users, groups, expected| {
             fs::set_permissions(directory.path(), Permissions::from_mode(mode)).unwrap();
             let file = fs::metadata(directory.path()).unwrap();
@@ -116,7 +118,8 @@ mod tests {
     #[test]
     fn the_way_to_a_file_counts() {
         let directory = tempfile::tempdir().unwrap();
-        let (open, closed) = (directory.path().join("open"), directory.path().join("open/closed"));
+        let open = directory.path().join("open");
+        let closed = directory.path().join("open/closed");
         fs::create_dir_all(&closed).unwrap();
         fs::set_permissions(&open, Permissions::from_mode(0o1777)).unwrap();
         let link = directory.path().join("link");

@@ -166,7 +166,8 @@ impl Attached {
             "the server could not be asked ({why}): what only it can tell is unverified; name a \
              connection with --dsn"
         );
-        let (notes, standbys) = (vec![note], Vec::new());
+        let notes = vec![note];
+        let standbys = Vec::new();
         Self { postmaster, connection: None, unasked: Some(why), dsn: None, notes, standbys }
     }
 
@@ -246,7 +247,8 @@ fn connect_by_socket(
             Ok(connection) => return Ok(Ok((dsn, connection))),
             Err(error @ Error::Interrupted) => return Err(error.into()),
             Err(error @ Error::Peer { .. }) => {
-                let (path, error) = (data.path.clone(), error.to_string());
+                let path = data.path.clone();
+                let error = error.to_string();
                 return Err(AttachError::NotTheOwners { path, error });
             }
             Err(error) => failures.push(error),

@@ -200,7 +200,8 @@ pub fn relation_directories(
     control: &ControlFile,
     to: &mut dyn FileVisitor,
 ) -> Vec<RelationDir> {
-    let (tablespace, database) = (GLOBAL_TABLESPACE, 0);
+    let tablespace = GLOBAL_TABLESPACE;
+    let database = 0;
     let mut places = vec![RelationDir { tablespace, database, path: data.join("global") }];
     databases(&data.join("base"), DEFAULT_TABLESPACE, to, &mut places);
     entries(&data.join("pg_tblspc"), to, &mut |entry, name, is_directory, to| match decimal(name)

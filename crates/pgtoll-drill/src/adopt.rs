@@ -14,7 +14,8 @@ pub(crate) fn adopt(cluster: &Path, writer: CopyWriter) -> Result<Vec<String>, D
     let mut adoption = Adoption { cluster, writer, notes: Vec::new() };
     let data = cluster.join("data");
     for entry in entries(&data)? {
-        let (path, name) = (entry.path(), entry.file_name());
+        let path = entry.path();
+        let name = entry.file_name();
         let name = name.to_string_lossy();
         if name == TABLESPACES {
             adoption.links(&path)?;

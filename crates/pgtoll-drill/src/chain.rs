@@ -111,7 +111,8 @@ impl CopiedWal {
         let mut buffer = Vec::new();
         // A segment is 1 GB at most, and 16 MB usually: it is copied in pieces.
         let mut input = input.take(self.segment_bytes + 1);
-        let (mut bytes, mut hash) = (0, file.named_sha1().map(|sum| (sum, Sha1::new())));
+        let mut bytes = 0;
+        let mut hash = file.named_sha1().map(|sum| (sum, Sha1::new()));
         loop {
             buffer.clear();
             let read = input.by_ref().take(PIECE_BYTES).read_to_end(&mut buffer);
@@ -235,7 +236,8 @@ fn foreign(copy: &Path, file: &SegmentFile, control: &ControlFile) -> Option<Str
     let (header, _) = first_header(&[SegmentFile::from_path(copy)?]).ok()?;
     let own = control.system_identifier;
     (header.system_identifier != own).then(|| {
-        let (shown, other) = (file.path.display(), header.system_identifier);
+        let shown = file.path.display();
+        let other = header.system_identifier;
         format!("{shown} is WAL of cluster {other}, and the backup of cluster {own}")
     })
 }

@@ -69,7 +69,8 @@ pub(crate) fn misfits(members: &[DrillSource]) -> Vec<String> {
         if let (Some(own), Some(other)) = (identifier(before), identifier(after))
             && own != other
         {
-            let (one, two) = (path(before), path(after));
+            let one = path(before);
+            let two = path(after);
             misfits.push(format!("{one} is of cluster {own}, and {two} of cluster {other}"));
             continue;
         }

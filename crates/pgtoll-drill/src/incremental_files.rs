@@ -24,7 +24,8 @@ pub(crate) fn combined_member_bytes<R: Read>(
     stream: &mut TarStream<R>,
 ) -> Result<u64, TarError> {
     let most = usize::try_from(member.bytes.min(BEGIN_BYTES)).unwrap_or_default();
-    let (mut begin, mut filled) = (vec![0; most], 0);
+    let mut begin = vec![0; most];
+    let mut filled = 0;
     while filled < most {
         match stream.read(&mut begin[filled..])? {
             0 => break,

@@ -272,7 +272,8 @@ mod tests {
     #[test]
     fn tablespaces_are_copied_and_links_lead_nowhere_else() {
         let place = tempfile::tempdir().unwrap();
-        let (backup, space) = (place.path().join("backup"), place.path().join("space"));
+        let backup = place.path().join("backup");
+        let space = place.path().join("space");
         for directory in ["pg_tblspc", "pg_wal", "base/1/pgsql_tmp", "global", "log"] {
             fs::create_dir_all(backup.join(directory)).unwrap();
         }

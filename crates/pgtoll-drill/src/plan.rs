@@ -113,11 +113,13 @@ impl DrillPlan {
                 format!("{tars} unpacked to {}", size(layout.bytes))
             }
             SourceForm::Repository(survey) => {
-                let (files, bytes) = (survey.files(), size(layout.bytes));
+                let files = survey.files();
+                let bytes = size(layout.bytes);
                 format!("{files} files of a repository of pgBackRest are unpacked to {bytes}")
             }
             SourceForm::Chain(members) => {
-                let (count, bytes) = (members.len(), size(layout.bytes));
+                let count = members.len();
+                let bytes = size(layout.bytes);
                 match layout.staged_bytes {
                     0 => format!("{count} backups are combined to {bytes}"),
                     staged => {
@@ -193,7 +195,8 @@ fn chain_layout(members: &[DrillSource], options: &DrillOptions) -> Result<CopyL
     let user = &options.guard.user;
     for member in members.iter().filter(|member| matches!(member.form, SourceForm::Directory)) {
         if CopyWriter::from_user(user).can_read(&member.path, "backup_label").is_err() {
-            let (path, user) = (member.path.clone(), user.name.clone());
+            let path = member.path.clone();
+            let user = user.name.clone();
             return Err(DrillError::Unreadable { path, user });
         }
     }

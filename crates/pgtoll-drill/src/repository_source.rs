@@ -23,7 +23,8 @@ impl DrillSource {
         let manifest =
             PgBackRestManifest::parse(&text, &label).map_err(|error| unread(error.to_string()))?;
         let major = manifest.major.ok_or_else(|| DrillError::NoVersion { path: path.clone() })?;
-        let (stop, is_online) = (manifest.stop, manifest.is_online);
+        let stop = manifest.stop;
+        let is_online = manifest.is_online;
         let stanza = path.parent().unwrap_or(&path);
         let archive = archive_of(stanza, manifest.archive.as_deref());
         let (mut survey, facts) = RepositorySurvey::from_manifest(stanza, manifest);

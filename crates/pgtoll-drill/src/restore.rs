@@ -125,7 +125,8 @@ impl Restore<'_> {
     /// Copies a directory; what was unpacked is there, and loses what a copy leaves out. Returns what a
     /// reader has to know of.
     fn copy_files(&mut self, writer: CopyWriter) -> Result<Vec<String>, DrillError> {
-        let (plan, directory) = (self.plan, self.cluster.directory());
+        let plan = self.plan;
+        let directory = self.cluster.directory();
         match plan.source.form {
             SourceForm::Directory => {
                 let what = "copy";
@@ -171,7 +172,8 @@ impl Restore<'_> {
         oid: u32,
         writer: CopyWriter,
     ) -> Result<(), DrillError> {
-        let (major, catalogs) = (self.plan.source.major, self.plan.facts.catalog.version);
+        let major = self.plan.source.major;
+        let catalogs = self.plan.facts.catalog.version;
         let directory = cluster.directory().join("tablespaces").join(oid.to_string());
         let version = directory.join(format!("PG_{major}_{catalogs}"));
         for path in [directory, version] {

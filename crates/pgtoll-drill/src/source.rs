@@ -253,7 +253,8 @@ impl DrillSource {
         })?;
         let server = installation.version.major();
         if server != self.major {
-            let (backup, bin) = (self.major, installation.bin);
+            let backup = self.major;
+            let bin = installation.bin;
             return Err(DrillError::OtherMajor { backup, server, bin });
         }
         Ok(installation)

@@ -46,7 +46,8 @@ pub(crate) struct Staged {
 impl<'a> Stage<'a> {
     /// Unpacks tars, and combines chains. A directory is copied later, when it was verified where it lies.
     pub(crate) fn run(&mut self) -> Result<Staged, DrillError> {
-        let (plan, directory) = (self.plan, self.cluster.directory());
+        let plan = self.plan;
+        let directory = self.cluster.directory();
         let mut staged = Staged::default();
         match &plan.source.form {
             SourceForm::Directory => {}
@@ -57,7 +58,8 @@ impl<'a> Stage<'a> {
                 staged.seconds = begin.elapsed().as_secs_f64();
             }
             SourceForm::Repository(survey) => {
-                let (begin, what) = (Instant::now(), "unpack");
+                let begin = Instant::now();
+                let what = "unpack";
                 (self.watch)(DrillStep::Stage(what));
                 let target = self.target(directory);
                 let watch = &mut *self.watch;
@@ -105,7 +107,8 @@ impl<'a> Stage<'a> {
         (self.watch)(DrillStep::Stage("combine the backups"));
         let tablespaces = self.cluster.directory().join("tablespaces");
         self.writer().directory(&tablespaces).map_err(DrillError::write(&tablespaces))?;
-        let (cluster, interrupt) = (self.cluster, self.interrupt);
+        let cluster = self.cluster;
+        let interrupt = self.interrupt;
         let combined = Combination { cluster, members: &paths, interrupt }.run(self.guard)?;
         if unpacked.exists() {
             self.writer().remove_all(&unpacked).map_err(DrillError::write(&unpacked))?;
@@ -114,7 +117,8 @@ impl<'a> Stage<'a> {
         if let Err(words) = combined {
             let mut words = words;
             for (path, member) in paths.iter().zip(members) {
-                let (unpacked, named) = (path.to_string_lossy(), member.path.to_string_lossy());
+                let unpacked = path.to_string_lossy();
+                let named = member.path.to_string_lossy();
                 words = words.replace(&*unpacked, &named);
             }
             staged.failure = Some(words);

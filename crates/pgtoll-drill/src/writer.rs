@@ -37,7 +37,8 @@ impl CopyWriter {
     /// Does this as that user. Only the calling thread is affected.
     fn as_user<T>(self, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let Some((uid, gid)) = self.user else { return work() };
-        let (own_uid, own_gid) = (geteuid(), getegid());
+        let own_uid = geteuid();
+        let own_gid = getegid();
         setfsgid(gid);
         setfsuid(uid);
         let done = work();

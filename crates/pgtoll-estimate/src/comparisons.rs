@@ -15,7 +15,8 @@ use crate::samples::samples;
 pub(crate) fn comparisons(run: &Run, workload: &Workload) -> (Vec<Comparison>, Vec<Comparison>) {
     let header = &run.header;
     let intervals = Intervals::from(header);
-    let (mut own, mut against_others) = (Vec::new(), Vec::new());
+    let mut own = Vec::new();
+    let mut against_others = Vec::new();
     let metrics = metrics(workload).into_iter();
     for metric in metrics.filter(|metric| !is_cut_off(run, workload, *metric)) {
         let samples = samples(run.into(), workload, metric);

@@ -31,7 +31,8 @@ impl FleetCpuError {
 
 /// The CPU times of records, each a name and a text; readings of all of them count.
 pub fn fleet_cpu_times(records: &[(&str, &str)]) -> Result<FleetCpuTimes, FleetCpuError> {
-    let (mut reads, mut sources) = (Vec::new(), Vec::new());
+    let mut reads = Vec::new();
+    let mut sources = Vec::new();
     for (name, text) in records {
         let (source, of_record) = read(name, text)?;
         sources.push(source);
@@ -73,7 +74,8 @@ pub fn fleet_object_time(reads: &[FleetBenchRead], plain_seconds: f64) -> Option
 }
 
 fn read(record: &str, text: &str) -> Result<(FleetCpuSource, Vec<FleetBenchRead>), FleetCpuError> {
-    let (mut source, mut reads) = (None, Vec::new());
+    let mut source = None;
+    let mut reads = Vec::new();
     for (line, text) in (1..).zip(text.lines()) {
         let error = serde_json::from_str(text).map_err(|error| FleetCpuError::Line {
             record: record.to_owned(),

@@ -232,7 +232,8 @@ mod tests {
 
     #[test]
     fn a_null_arm_that_differs_widens_its_row() {
-        let (sound, off) = (row(1.0), row(1.02));
+        let sound = row(1.0);
+        let off = row(1.02);
         assert_eq!(sound.null_factor, None);
         let factor = off.null_factor.unwrap();
         let [on, twin] = [0, 1].map(|index| off.compared[index].as_ref().unwrap());

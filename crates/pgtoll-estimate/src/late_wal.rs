@@ -55,7 +55,8 @@ pub fn transactions_words(range: TransactionRange) -> String {
         let unit = 10_u64.pow(number.max(1).ilog10().saturating_sub(1));
         thousands((number / unit).saturating_mul(unit))
     };
-    let (from, to) = (rounded(range.from), rounded(range.to));
+    let from = rounded(range.from);
+    let to = rounded(range.to);
     format!("transactions {from} to {to} after a round's checkpoint")
 }
 

@@ -47,7 +47,8 @@ fn cut_off_note(run: &Run, workload: &Workload) -> Option<String> {
     let mut cut_off =
         metrics(workload).into_iter().filter(|metric| is_cut_off(run, workload, *metric));
     let lowest = cut_off.next()?;
-    let (name, times) = (name(lowest), slice_over_quantile(lowest)?);
+    let name = name(lowest);
+    let times = slice_over_quantile(lowest)?;
     let higher = if cut_off.next().is_some() { " and higher ones" } else { "" };
     Some(format!(
         "{}: no {name}{higher}: it needs slices that are {times} times as long (--slice)",

@@ -48,7 +48,9 @@ fn samples_of_slices<'a>(
     slices
         .map(|slice| {
             let (numerator, denominator) = slice_amounts(slice, metric);
-            let (arm, round, block) = (&slice.arm, slice.round, slice.block);
+            let arm = &slice.arm;
+            let round = slice.round;
+            let block = slice.block;
             Sample { arm, round, block, numerator, denominator }
         })
         .collect()
@@ -96,7 +98,9 @@ fn samples_of_operations<'a>(
         .filter(|done| done.turns.is_some() == in_turns)
         .filter_map(|done| {
             let (numerator, denominator) = operation_amounts(done, metric)?;
-            let (arm, round, block) = (&done.arm, done.repetition, done.half);
+            let arm = &done.arm;
+            let round = done.repetition;
+            let block = done.half;
             Some(Sample { arm, round, block, numerator, denominator })
         })
         .collect()
@@ -134,7 +138,8 @@ fn samples_of_latency<'a>(
         rounds.flat_map(|round| round.latencies.iter().map(|latencies| (round.round, latencies)));
     latencies
         .filter_map(|(round, latencies)| {
-            let (arm, numerator) = (&latencies.arm, quantile_ns(latencies, metric)? as f64);
+            let arm = &latencies.arm;
+            let numerator = quantile_ns(latencies, metric)? as f64;
             Some(Sample { arm, round, block: 0, numerator, denominator: 1.0 })
         })
         .collect()

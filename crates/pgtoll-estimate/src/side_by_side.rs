@@ -25,7 +25,8 @@ pub fn side_by_side(records: &[NamedRun<'_>]) -> Result<SideBySide, NotComparabl
         for other in &records[index + 1..] {
             let why = obstacle(&one.result.header, &other.result.header);
             why.map_or(Ok(()), |why| {
-                let (one, other) = (one.name.to_owned(), other.name.to_owned());
+                let one = one.name.to_owned();
+                let other = other.name.to_owned();
                 Err(NotComparable { one, other, why })
             })?;
         }
@@ -51,11 +52,13 @@ fn column((index, record): (usize, &NamedRun<'_>)) -> RecordColumn {
 /// What makes a comparison of the two meaningless.
 fn obstacle(one: &Header, other: &Header) -> Option<String> {
     if one.experiment != other.experiment {
-        let (one, other) = (&one.experiment, &other.experiment);
+        let one = &one.experiment;
+        let other = &other.experiment;
         return Some(format!("one is of experiment \"{one}\", the other of \"{other}\""));
     }
     if one.baseline != other.baseline {
-        let (one, other) = (&one.baseline, &other.baseline);
+        let one = &one.baseline;
+        let other = &other.baseline;
         return Some(format!("the baseline of one is arm \"{one}\", of the other \"{other}\""));
     }
     // What else it is compared with makes no other arm of it.

@@ -14,7 +14,8 @@ use crate::values::values;
 
 /// Every estimate that the record allows, whether the run was completed or not.
 pub fn summarise(run: &Run) -> RunResult {
-    let (mut own, mut against_others) = (Vec::new(), Vec::new());
+    let mut own = Vec::new();
+    let mut against_others = Vec::new();
     for (of_workload, of_others) in
         run.header.workloads.iter().map(|workload| comparisons(run, workload))
     {

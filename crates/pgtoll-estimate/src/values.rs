@@ -75,7 +75,8 @@ fn io_workers_share(run: &Run, workload: &Workload, arm: &str) -> Option<NamedVa
     let operations = operations.map(|done| (done.io_workers_cpu_ns, done.server_cpu_ns));
     let with_workers = slices.chain(operations).filter_map(|(workers, all)| Some((workers?, all)));
     let (workers, all): (Vec<u64>, Vec<u64>) = with_workers.unzip();
-    let (workers, all) = (sum(workers.into_iter()), sum(all.into_iter()));
+    let workers = sum(workers.into_iter());
+    let all = sum(all.into_iter());
     let share = workers as f64 / all as f64 * 100.0;
     (all > 0).then(|| ("io_workers_cpu_share".to_owned(), "%", share, false))
 }

@@ -30,7 +30,9 @@ pub(crate) fn tars_of(
     failure: &StoreFailure,
 ) -> Result<TarBackup, FleetError> {
     let input = |object: &StoredObject| -> Arc<dyn OpenInput> {
-        let (store, object, failure) = (store.clone(), object.clone(), failure.clone());
+        let store = store.clone();
+        let object = object.clone();
+        let failure = failure.clone();
         Arc::new(ObjectInput { store, object, failure })
     };
     let is_wal_g = backup.layout == FleetLayout::WalG;
@@ -172,16 +174,19 @@ fn pgbackrest_files(
     let by_url = |objects: &'_ [StoredObject]| -> BTreeMap<StoreUrl, StoredObject> {
         objects.iter().map(|object| (object.url.clone(), object.clone())).collect()
     };
-    let (own, others) = (by_url(&backup.objects), by_url(&backup.beside));
+    let own = by_url(&backup.objects);
+    let others = by_url(&backup.beside);
     let is_first = backup.part.is_none_or(|part| part.number == 1);
-    let (mut found, mut beside) = (Vec::with_capacity(files.len()), Vec::new());
+    let mut found = Vec::with_capacity(files.len());
+    let mut beside = Vec::new();
     for PgBackRestFile { path, bytes, place, checksum } in files {
         let Some(place) = place else {
             // Empty ones are nowhere, and so in one part.
             found.extend(is_first.then_some(StoredFile { path, bytes, place: None, checksum }));
             continue;
         };
-        let (url, part) = (url_of(&place, &stanza), place.bytes.map(|bytes| (place.offset, bytes)));
+        let url = url_of(&place, &stanza);
+        let part = place.bytes.map(|bytes| (place.offset, bytes));
         let file = |object: &StoredObject| {
             let place = FilePlace { object: object.clone(), packing, part };
             StoredFile { path: path.clone(), bytes, place: Some(place), checksum: checksum.clone() }

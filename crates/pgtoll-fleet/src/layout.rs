@@ -93,7 +93,8 @@ impl Layout {
 
     /// Of a tar that was named itself, whatever it is called.
     pub(crate) fn of_tar(object: &StoredObject) -> Self {
-        let (url, name) = (object.url.clone(), object.url.name());
+        let url = object.url.clone();
+        let name = object.url.name();
         let mut found = Self { objects: 1, ..Self::default() };
         if unread_packing(name).is_some() {
             found.unread.push(unread_tar(url, name));

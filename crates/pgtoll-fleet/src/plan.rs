@@ -32,7 +32,9 @@ pub fn plan(
     interrupt: &Interrupt,
     provenance: Provenance,
 ) -> Result<FleetPlan, FleetError> {
-    let (mut units, mut refused, mut objects) = (Vec::new(), Vec::new(), 0);
+    let mut units = Vec::new();
+    let mut refused = Vec::new();
+    let mut objects = 0;
     for url in urls {
         let found = backups_below(&Store::open(url, interrupt)?, url)?;
         objects += found.objects;
@@ -121,7 +123,8 @@ pub fn read_plan(at: &StoreUrl, interrupt: &Interrupt) -> Result<FleetPlan, Flee
 /// A backup as one unit, or in parts of at most so many bytes. An object is in one part, however long it
 /// is. Tars of `pg_basebackup` are not cut: a manifest lists the files of all of them.
 fn units_of(backup: &StoredBackup, planning: &FleetPlanning) -> Vec<FleetUnit> {
-    let (unit_bytes, times) = (planning.unit_bytes, &planning.cpu_times);
+    let unit_bytes = planning.unit_bytes;
+    let times = &planning.cpu_times;
     let mut parts: Vec<(u64, Vec<StoredObject>)> = Vec::new();
     for object in &backup.objects {
         match parts.last_mut() {

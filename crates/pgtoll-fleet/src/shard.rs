@@ -230,7 +230,8 @@ impl Results {
     pub(crate) fn beside(plan: &StoreUrl, interrupt: &Interrupt) -> Result<Self, FleetError> {
         let directory = plan.parent().unwrap_or_else(|| plan.clone()).join("units");
         let store = Store::open(plan, interrupt)?;
-        let (mut written, mut failed) = (BTreeMap::new(), BTreeMap::new());
+        let mut written = BTreeMap::new();
+        let mut failed = BTreeMap::new();
         for object in store.list(&directory)? {
             match object.url.name().rsplit_once('.') {
                 Some((id, "json")) => {

@@ -73,7 +73,8 @@ impl StoredWal {
         };
         let segment = |object: StoredObject| {
             let place = object.url.to_string();
-            let (store, failure) = (self.store.clone(), self.failure.clone());
+            let store = self.store.clone();
+            let failure = self.failure.clone();
             let source = Arc::new(StoredSegment { store, object, failure });
             SegmentFile::elsewhere(Path::new(&place), source)
         };

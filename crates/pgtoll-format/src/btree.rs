@@ -55,7 +55,9 @@ impl<'a> BtreePage<'a> {
         }
         let neighbour =
             |at| u32_at(page, special + at).map(|block| Some(block).filter(|block| *block != 0));
-        let (left, right, level) = (neighbour(0)?, neighbour(4)?, u32_at(page, special + 8)?);
+        let left = neighbour(0)?;
+        let right = neighbour(4)?;
+        let level = u32_at(page, special + 8)?;
         let is_leaf = flags & LEAF != 0;
         ((level == 0) == is_leaf).then_some(Self::Node(Node { left, right, level, is_leaf, page }))
     }
@@ -102,7 +104,8 @@ impl Tid {
 
     fn read(bytes: &[u8], at: usize) -> Option<Self> {
         // The halves are two numbers, the higher one first.
-        let (high, low) = (u16_at(bytes, at)?, u16_at(bytes, at + 2)?);
+        let high = u16_at(bytes, at)?;
+        let low = u16_at(bytes, at + 2)?;
         let block = u32::from(high) << 16 | u32::from(low);
         Some(Self { block, number: u16_at(bytes, at + 4)? })
     }
@@ -165,7 +168,8 @@ mod tests {
     fn page(links: [u32; 3], flags: u16, items: &[(Vec<u8>, bool)]) -> Vec<u8> {
         let mut page = vec![0; PAGE_BYTES];
         let special = PAGE_BYTES - SPECIAL_BYTES;
-        let (mut upper, mut lower) = (special, PageHeader::BYTES);
+        let mut upper = special;
+        let mut lower = PageHeader::BYTES;
         for (item, is_dead) in items {
             upper -= item.len();
             page[upper..upper + item.len()].copy_from_slice(item);

@@ -84,7 +84,8 @@ impl Type {
 /// Where the column of this name stands behind the row's header, and how many columns there are up
 /// to it. Run by the compiler, which refuses a name that is not there.
 const fn column_offset(columns: &[Column], name: &str) -> ColumnOffset {
-    let (mut number, mut at) = (0, 0);
+    let mut number = 0;
+    let mut at = 0;
     loop {
         let (column, kind) = columns[number];
         let (bytes, alignment) = kind.bytes();
@@ -98,7 +99,8 @@ const fn column_offset(columns: &[Column], name: &str) -> ColumnOffset {
 }
 
 const fn is_same(one: &str, other: &str) -> bool {
-    let (one, other) = (one.as_bytes(), other.as_bytes());
+    let one = one.as_bytes();
+    let other = other.as_bytes();
     let mut at = 0;
     while at < one.len() && at < other.len() && one[at] == other[at] {
         at += 1;

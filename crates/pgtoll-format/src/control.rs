@@ -271,7 +271,8 @@ impl ControlFile {
         let mut fields = Fields::from_bytes(bytes);
         // It was read a moment ago.
         let _ = fields.control_file(facts(read.control_version)?);
-        let (updated_at, checksums_at) = (fields.updated_at, fields.checksums_at);
+        let updated_at = fields.updated_at;
+        let checksums_at = fields.checksums_at;
         fields.align(size_of::<u32>());
         let crc_at = fields.at;
         let mut changed = bytes[..crc_at].to_vec();
@@ -294,7 +295,8 @@ impl ControlFile {
         let mut fields = Fields::from_bytes(bytes);
         // It was read a moment ago.
         let _ = fields.control_file(facts(read.control_version)?);
-        let (checkpoint, recovery) = (fields.checkpoint_at.clone(), fields.recovery_at.clone());
+        let checkpoint = fields.checkpoint_at.clone();
+        let recovery = fields.recovery_at.clone();
         fields.align(size_of::<u32>());
         let mut changed = bytes[..fields.at].to_vec();
         let mut put =
@@ -369,7 +371,8 @@ struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     fn from_bytes(bytes: &'a [u8]) -> Self {
-        let (checkpoint_at, recovery_at) = (0..0, 0..0);
+        let checkpoint_at = 0..0;
+        let recovery_at = 0..0;
         Self { bytes, at: 0, updated_at: 0, checksums_at: 0, checkpoint_at, recovery_at }
     }
 
@@ -442,7 +445,9 @@ impl<'a> Fields<'a> {
     }
 
     fn checkpoint(&mut self, facts: &ControlFacts) -> Option<Checkpoint> {
-        let (redo, timeline, previous_timeline) = (self.lsn()?, self.u32()?, self.u32()?);
+        let redo = self.lsn()?;
+        let timeline = self.u32()?;
+        let previous_timeline = self.u32()?;
         let full_page_writes = self.bool()?;
         if facts.checkpoint_has_wal_level {
             self.u32()?;

@@ -27,7 +27,8 @@ pub struct HeapTuple<'a> {
 impl<'a> HeapTuple<'a> {
     /// Reads an item of a table's page; `None` where its header is impossible.
     pub fn read(item: &'a [u8]) -> Option<Self> {
-        let (infomask2, infomask) = (u16_at(item, 18)?, u16_at(item, 20)?);
+        let infomask2 = u16_at(item, 18)?;
+        let infomask = u16_at(item, 20)?;
         let data_at = usize::from(*item.get(22)?);
         let columns = usize::from(infomask2 & COLUMNS);
         let nulls = if infomask & HAS_NULL == 0 {
@@ -174,7 +175,8 @@ pub fn heap_tuples(page: &[u8]) -> Result<Vec<HeapTuple<'_>>, PageError> {
         if pointer.state != LinePointerState::Normal {
             continue;
         }
-        let (begin, end) = (pointer.offset, pointer.offset.saturating_add(pointer.bytes));
+        let begin = pointer.offset;
+        let end = pointer.offset.saturating_add(pointer.bytes);
         if begin < header.upper || end > header.special {
             return Err(PageError::LinePointer { number });
         }

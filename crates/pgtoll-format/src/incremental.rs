@@ -76,7 +76,9 @@ impl IncrementalHeader {
     /// Reads the first words of a file whose relation has files of so many blocks.
     pub fn read(begin: &[u8], file_blocks: u32) -> Result<Self, IncrementalError> {
         let word = |number: usize| u32_at(begin, number * 4).ok_or(IncrementalError::TooShort);
-        let (found, blocks, length) = (word(0)?, word(1)?, word(2)?);
+        let found = word(0)?;
+        let blocks = word(1)?;
+        let length = word(2)?;
         if found != MAGIC {
             return Err(IncrementalError::Magic { found });
         }

@@ -143,7 +143,8 @@ mod tests {
 
         #[test]
         fn segment_and_offset_are_the_position(position: u64, bits in 20_u32..=30) {
-            let (lsn, segment_bytes) = (Lsn(position), 1 << bits);
+            let lsn = Lsn(position);
+            let segment_bytes = 1 << bits;
             let begin = Lsn::from_segment(lsn.segment_number(segment_bytes), segment_bytes);
             prop_assert_eq!(begin, lsn.align_down(segment_bytes));
             prop_assert_eq!(begin + lsn.segment_offset(segment_bytes), lsn);
@@ -154,7 +155,8 @@ mod tests {
         #[test]
         fn alignment_is_the_nearest_multiple(position: u64, bytes in 1_u64..1 << 31) {
             let lsn = Lsn(position);
-            let (down, up) = (lsn.align_down(bytes), lsn.align_up(bytes));
+            let down = lsn.align_down(bytes);
+            let up = lsn.align_up(bytes);
             prop_assert!(down.is_aligned(bytes) && down <= lsn && lsn - down < bytes);
             prop_assert!(lsn <= up && up - lsn < bytes && (up.is_aligned(bytes) || up == Lsn::MAX));
             prop_assert_eq!(lsn.is_aligned(bytes), down == up);
@@ -162,7 +164,8 @@ mod tests {
 
         #[test]
         fn sums_and_differences_agree(position: u64, bytes: u64) {
-            let (lsn, sum) = (Lsn(position), position.checked_add(bytes).map(Lsn));
+            let lsn = Lsn(position);
+            let sum = position.checked_add(bytes).map(Lsn);
             prop_assert_eq!(lsn.saturating_add(bytes), sum.unwrap_or(Lsn::MAX));
             if let Some(sum) = sum {
                 prop_assert_eq!((lsn + bytes, sum - lsn), (sum, bytes));

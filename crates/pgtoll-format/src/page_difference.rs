@@ -89,7 +89,8 @@ impl PageDifference {
             }
         }
         // What was told of is made the same, and what is left lies elsewhere.
-        let (mut rest_a, mut rest_b) = (a.to_vec(), b.to_vec());
+        let mut rest_a = a.to_vec();
+        let mut rest_b = b.to_vec();
         let mut told = |range: std::ops::Range<usize>| {
             for rest in [&mut rest_a, &mut rest_b] {
                 let end = range.end.min(rest.len());
@@ -106,13 +107,15 @@ impl PageDifference {
         let (of_a, of_b): (Vec<_>, Vec<_>) =
             (line_pointers(a).collect(), line_pointers(b).collect());
         for at in 0..of_a.len().max(of_b.len()) {
-            let (of_a, of_b) = (of_a.get(at).copied(), of_b.get(at).copied());
+            let of_a = of_a.get(at).copied();
+            let of_b = of_b.get(at).copied();
             if of_a != of_b {
                 found.line_pointers.push(at + 1);
             }
             let begin = PageHeader::BYTES + at * LinePointer::BYTES;
             told(begin..begin + LinePointer::BYTES);
-            let (item_a, item_b) = (item(a, of_a), item(b, of_b));
+            let item_a = item(a, of_a);
+            let item_b = item(b, of_b);
             if item_a != item_b {
                 let hints = is_heap && only_hints(item_a, item_b);
                 let list = if hints { &mut found.hints } else { &mut found.items };
@@ -179,7 +182,8 @@ mod tests {
     }
 
     fn check(at: usize, bit: u8, expected: &PageDifference, hints: bool) {
-        let (a, mut b) = (page(), page());
+        let a = page();
+        let mut b = page();
         b[at] ^= bit;
         let found = PageDifference::between(&a, &b).unwrap();
         assert_eq!(found, PageDifference { bytes: 1, ..expected.clone() }, "{at}");

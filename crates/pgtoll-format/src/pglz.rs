@@ -40,7 +40,8 @@ pub fn compress(source: &[u8]) -> Option<Vec<u8>> {
         + source.len() % 100 * (100 - SAVES_PERCENT) / 100;
     let mut history = History::new(source);
     let mut output = Output { bytes: Vec::with_capacity(most + 4), control: 0, bit: 0 };
-    let (mut at, mut has_match) = (0, false);
+    let mut at = 0;
+    let mut has_match = false;
     while at < source.len() {
         let written = output.bytes.len();
         if written >= most || (!has_match && written >= FIRST_MATCH_BY) {

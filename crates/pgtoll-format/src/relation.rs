@@ -115,7 +115,8 @@ mod tests {
     proptest! {
         #[test]
         fn every_number_has_a_name_of_its_own(number: u8, other: u8) {
-            let (fork, other) = (ForkNumber(number), ForkNumber(other));
+            let fork = ForkNumber(number);
+            let other = ForkNumber(other);
             prop_assert_eq!(fork == other, fork.to_string() == other.to_string());
             prop_assert_eq!(fork.name().and_then(ForkNumber::from_name), fork.name().map(|_| fork));
         }

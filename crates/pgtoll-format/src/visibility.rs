@@ -54,7 +54,9 @@ impl RowVisibility {
 
     /// Adds the row that begins here (`HeapTupleHeaderData`).
     fn add(&mut self, row: &[u8]) -> Option<()> {
-        let (xmin, xmax, xvac) = (u32_at(row, 0)?, u32_at(row, 4)?, u32_at(row, 8)?);
+        let xmin = u32_at(row, 0)?;
+        let xmax = u32_at(row, 4)?;
+        let xvac = u32_at(row, 8)?;
         let infomask = u16_at(row, INFOMASK_AT)?;
         let is_multi = infomask & XMAX_IS_MULTI != 0;
         let is_frozen = infomask & XMIN_FROZEN == XMIN_FROZEN || xmin < FIRST_NORMAL_XID;

@@ -13,7 +13,8 @@ type Decoded = (Vec<(Lsn, Vec<u8>)>, Result<(), WalError>);
 
 fn decoded(bytes: &[u8], pages_at_once: usize) -> Result<Decoded, WalError> {
     let mut decoder = Decoder::new(bytes)?;
-    let (mut records, mut parts) = (Vec::new(), Parts::default());
+    let mut records = Vec::new();
+    let mut parts = Parts::default();
     let mut end = Ok(());
     for chunk in bytes.chunks(PAGE * pages_at_once) {
         end = decoder.feed(chunk, &mut |record: &Record<'_>| {

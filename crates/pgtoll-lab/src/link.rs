@@ -164,7 +164,8 @@ impl Shared {
         delay: fn(&LinkDelay) -> Duration,
     ) -> io::Result<()> {
         let queue = Arc::new(Queue::default());
-        let (reading, filling) = (self.clone(), queue.clone());
+        let reading = self.clone();
+        let filling = queue.clone();
         thread::Builder::new().spawn(move || reading.read_into(from, &filling, delay))?;
         let writing = self.clone();
         thread::Builder::new().spawn(move || writing.write_from(&queue, to))?;
@@ -289,7 +290,8 @@ mod tests {
 
     /// A server, a link to it, and both ends of a connection through it.
     fn connected(directory: &Path, delay: LinkDelay) -> (Link, UnixStream, UnixStream) {
-        let (server, socket) = (directory.join("server"), directory.join("link"));
+        let server = directory.join("server");
+        let socket = directory.join("link");
         let listener = UnixListener::bind(&server).unwrap();
         let link = Link::open(&socket, &server, delay).unwrap();
         let client = UnixStream::connect(&socket).unwrap();

@@ -226,9 +226,11 @@ impl<'a> ArmTrial<'a> {
         &mut self,
         work: impl FnOnce() -> T,
     ) -> (T, Result<Vec<StepReading>, BenchError>) {
-        let (cluster, sessions) = (&self.programs.cluster, &mut self.sessions);
+        let cluster = &self.programs.cluster;
+        let sessions = &mut self.sessions;
         thread::scope(|scope| {
-            let (began, (end, ended)) = (Instant::now(), mpsc::channel());
+            let began = Instant::now();
+            let (end, ended) = mpsc::channel();
             let follower = scope.spawn(move || course::follow(cluster, sessions, began, &ended));
             let done = work();
             drop(end);

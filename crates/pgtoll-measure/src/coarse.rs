@@ -8,7 +8,8 @@ use crate::{ExpectSpec, Plan};
 /// For which figures the plan is too coarse, for which that is unknown, and which expectations it
 /// leaves open: a sentence each, none where there is nothing to say.
 pub fn too_coarse_for(plan: &Plan, twins: &Twins) -> Vec<String> {
-    let (mut sentences, mut unknown) = (Vec::new(), Vec::new());
+    let mut sentences = Vec::new();
+    let mut unknown = Vec::new();
     for (name, rounds) in timed_figures(plan) {
         match twins.expected_width(&plan.experiment.name, name, rounds) {
             None => unknown.push(name),

@@ -93,7 +93,8 @@ fn affordable(
     run: &mut Run<'_>,
 ) -> Result<u64, BenchError> {
     let load = |source| BenchError::load(cluster, source);
-    let (plan, experiment) = (run.plan, &run.plan.experiment);
+    let plan = run.plan;
+    let experiment = &run.plan.experiment;
     let copy = cluster.copy(run.guard, COUNTED)?;
     copy.configure(run.guard, &settings(experiment, workload, &experiment.arms[0]))?;
     copy.start(run.guard)?;
@@ -124,7 +125,8 @@ fn count(
     cluster: &Cluster,
     run: &mut Run<'_>,
 ) -> Result<CountedArm, BenchError> {
-    let (plan, facts) = (run.plan, run.facts);
+    let plan = run.plan;
+    let facts = run.facts;
     let load = |source| BenchError::load(cluster, source);
     let postmaster = cluster.start(run.guard)?;
     let mut io = ClusterIo::attach(postmaster)?;

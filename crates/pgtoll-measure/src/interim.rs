@@ -95,10 +95,8 @@ mod tests {
             header.workloads.iter().filter(|workload| workload.timed && workload.slicing.is_some());
         let operations =
             header.workloads.iter().filter(|workload| workload.timed && workload.slicing.is_none());
-        let (first, step) = (
-            sliced.min_by_key(|sliced| &sliced.name),
-            operations.min_by_key(|operation| &operation.name),
-        );
+        let first = sliced.min_by_key(|sliced| &sliced.name);
+        let step = operations.min_by_key(|operation| &operation.name);
         for workload in [first.unwrap(), step.unwrap()] {
             let names = [workload.name.as_str()];
             let seen =

@@ -101,7 +101,8 @@ struct Measurement {
 
 impl<'a> Operations<'a> {
     pub(crate) fn new<'r: 'a>(arms: &'a Arms, pgtoll: &'a Path, run: &Run<'r>) -> Self {
-        let (done, noted) = (Vec::new(), BTreeSet::new());
+        let done = Vec::new();
+        let noted = BTreeSet::new();
         Self { plan: run.plan, arms, pgtoll, calibration: run.calibration, done, noted }
     }
 
@@ -159,7 +160,8 @@ impl<'a> Operations<'a> {
     ) -> Result<(), BenchError> {
         let in_turns = self.plan.design.repetitions * 2;
         let all = in_turns + self.plan.in_one_piece();
-        let (orders, cpus) = (self.orders(3), usable_cpus()?);
+        let orders = self.orders(3);
+        let cpus = usable_cpus()?;
         let mut turns = Turns { orders, cpu: 0, cpus };
         let began = Instant::now();
         for (repetition, order) in (1..=all).zip(self.orders(2)) {
@@ -315,7 +317,8 @@ impl<'a> Operations<'a> {
             let next = NextStep { step, table: None, slot, seed: self.seed(slot, number) };
             trial = self.step(trial, next, run)?.0;
         }
-        let (step, scale) = (&workload.steps[index], self.plan.experiment.scale);
+        let step = &workload.steps[index];
+        let scale = self.plan.experiment.scale;
         let mut crowd = trial.crowd(step, scale, self.seed(slot, index as u64))?;
         let pids = trial.sessions.cpu.pids()?;
         let sampled = profile::during(&pids, run, |run| {
@@ -441,7 +444,8 @@ impl<'a> Operations<'a> {
         publish(crowd, run)?;
         let cluster = trial.cluster().clone();
         let sessions = &mut trial.sessions;
-        let (monitor, worker) = (&mut sessions.monitor, &mut sessions.worker);
+        let monitor = &mut sessions.monitor;
+        let worker = &mut sessions.worker;
         let counting = Counting::begin(&cluster, run.facts, monitor, worker, &mut sessions.io)?;
         sessions.cpu.find_io_workers(&mut sessions.monitor)?;
         let start = run.elapsed();
@@ -454,7 +458,8 @@ impl<'a> Operations<'a> {
         }
         publish(crowd, run)?;
         let sessions = &mut trial.sessions;
-        let (monitor, worker) = (&mut sessions.monitor, &mut sessions.worker);
+        let monitor = &mut sessions.monitor;
+        let worker = &mut sessions.worker;
         let counters = counting.end(monitor, worker, &mut sessions.io)?;
         Ok(Measurement {
             start,

@@ -136,7 +136,8 @@ fn fill_pgbench_tables(origin: &Cluster, run: &mut Run<'_>) -> Result<(), BenchE
 /// What `pgbench --initialize` makes, rows and keys included, as its documentation describes it; one
 /// transaction.
 fn pgbench_tables(scale: u32) -> String {
-    let (tellers, accounts) = (u64::from(scale) * 10, u64::from(scale) * 100_000);
+    let tellers = u64::from(scale) * 10;
+    let accounts = u64::from(scale) * 100_000;
     // From this scale on there are more accounts than an int can count.
     let aid = if scale >= 20_000 { "bigint" } else { "int" };
     format!(
@@ -260,7 +261,8 @@ impl Shown {
         let names: BTreeSet<&String> =
             self.settings.keys().chain(baseline.settings.keys()).collect();
         for name in names {
-            let (own, other) = (self.shown(name), baseline.shown(name));
+            let own = self.shown(name);
+            let other = baseline.shown(name);
             let differs = own != other;
             if differs != said.contains(name.as_str()) {
                 let expected = if differs { other.to_owned() } else { format!("not {other}") };

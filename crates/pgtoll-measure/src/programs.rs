@@ -103,7 +103,8 @@ impl Programs<'_> {
         if output.success {
             return Ok(nanoseconds(output.usage.cpu()));
         }
-        let (arm, program) = (self.arm.name.clone(), program.text);
+        let arm = self.arm.name.clone();
+        let program = program.text;
         Err(BenchError::ProgramFailed { arm, program, status: last_words(&output) })
     }
 

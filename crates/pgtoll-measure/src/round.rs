@@ -199,7 +199,8 @@ impl<'a> Rounds<'a> {
 
     pub(crate) fn start(&self, index: usize, run: &mut Run<'_>) -> Result<Server<'a>, BenchError> {
         let cluster = &self.clusters[index];
-        let (experiment, workload) = (&self.plan.experiment, self.workload);
+        let experiment = &self.plan.experiment;
+        let workload = self.workload;
         cluster.configure(run.guard, &settings(experiment, workload, &experiment.arms[index]))?;
         Server::start(cluster, workload, run)
     }
@@ -234,7 +235,8 @@ impl<'a> Rounds<'a> {
         if !self.plan.design.crossover {
             return Ok(());
         }
-        let (experiment, workload) = (&self.plan.experiment, self.workload);
+        let experiment = &self.plan.experiment;
+        let workload = self.workload;
         let settings = settings(experiment, workload, &experiment.arms[arm]);
         server.cluster.configure(run.guard, &settings)?;
         server.reload()
@@ -356,9 +358,11 @@ impl<'a> Rounds<'a> {
             server.take_latencies();
         }
         let start_ns = nanoseconds(run.elapsed());
-        let (server_before, own_before) = (server.cpu.sample()?, own_cpu_ns()?);
+        let server_before = server.cpu.sample()?;
+        let own_before = own_cpu_ns()?;
         let tally = server.work(length, run)?;
-        let (own_after, server_after) = (own_cpu_ns()?, server.cpu.sample()?);
+        let own_after = own_cpu_ns()?;
+        let server_after = server.cpu.sample()?;
         self.check_rate(length, &tally)?;
         let used = server_after.since(&server_before);
         if let Some(latencies) = server.take_latencies() {
@@ -441,7 +445,8 @@ fn stop_all(
     servers: Vec<Server<'_>>,
     run: &mut Run<'_>,
 ) -> Result<(Vec<ArmRound>, u64), BenchError> {
-    let (mut arms, mut programs) = (Vec::new(), 0);
+    let mut arms = Vec::new();
+    let mut programs = 0;
     for server in servers {
         let (arm, program) = server.stop(run)?;
         arms.push(arm);

@@ -239,7 +239,8 @@ impl<'a> Server<'a> {
         let reaped = self.cluster.stop(run.guard, StopMode::Fast)?;
         let since = |now: u64, then: u64| now.saturating_sub(then);
         let both = |now: Option<u64>, then: Option<u64>| Some(since(now?, then?));
-        let (before, now) = (&self.before.counters, &after.counters);
+        let before = &self.before.counters;
+        let now = &after.counters;
         let transactions = if is_program {
             since(after.finished, self.before.finished)
         } else {
@@ -298,7 +299,8 @@ impl<'a> Server<'a> {
     fn check_program(&self, guard: &mut Guard) -> Result<(), BenchError> {
         let name = self.cluster.name();
         let Some(output) = guard.has_ended(name)? else { return Ok(()) };
-        let (arm, status) = (name.to_owned(), output.status);
+        let arm = name.to_owned();
+        let status = output.status;
         Err(BenchError::LoadEnded { arm, status, output: output.tail })
     }
 
@@ -324,7 +326,8 @@ impl<'a> Server<'a> {
         let active = "SELECT 1 FROM pg_stat_activity WHERE state = 'active' \
                       AND backend_type = 'client backend' AND pid <> pg_backend_pid() \
                       AND coalesce(wait_event_type, '') NOT IN ('Client', 'Lock')";
-        let (began, mut wait) = (Instant::now(), REST);
+        let began = Instant::now();
+        let mut wait = REST;
         while !self.query(active)?.is_empty() {
             if began.elapsed() > LONGEST_STATEMENT {
                 return Err(self.load_goes_on());

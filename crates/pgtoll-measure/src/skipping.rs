@@ -26,7 +26,8 @@ pub fn reason_to_skip(experiment: &Experiment, version: &ServerVersion) -> Optio
 ///
 /// An error when nothing is left to compare.
 pub(crate) fn without_skipped(origin: &Cluster, run: &mut Run<'_>) -> Result<Plan, BenchError> {
-    let (plan, experiment) = (run.plan, &run.plan.experiment);
+    let plan = run.plan;
+    let experiment = &run.plan.experiment;
     let mut skipped = Vec::new();
     let has_settings = |arm: &&ArmSpec| !arm.settings.is_empty() || arm.since.is_some();
     if experiment.arms.iter().any(|arm| has_settings(&arm)) {

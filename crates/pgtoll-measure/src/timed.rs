@@ -21,8 +21,8 @@ pub(crate) fn run_rounds(
     let plan = run.plan;
     let Some(slicing) = plan.slicing.get(&workload.name) else { return Ok(()) };
     let mut pace = Pace::new(plan, run.began);
-    let (blocks, planned) =
-        (pace.blocks(slicing, plan.beyond_blocks(slicing)), slicing.blocks_per_round);
+    let blocks = pace.blocks(slicing, plan.beyond_blocks(slicing));
+    let planned = slicing.blocks_per_round;
     let is_first = plan.timed.first() == Some(&workload.name);
     if !is_first && blocks < planned / 4 {
         return run.note(format!("{}: not timed after all, the budget is spent", workload.name));
@@ -44,13 +44,15 @@ fn all_rounds(
     pace: &mut Pace,
     run: &mut Run<'_>,
 ) -> Result<u32, BenchError> {
-    let (plan, all) = (run.plan, run.plan.design.rounds);
+    let plan = run.plan;
+    let all = run.plan.design.rounds;
     let mut shortest = slicing.blocks_per_round;
     let began = Instant::now();
     for round in 1..=all {
         let round_began = Instant::now();
         let blocks = pace.blocks(slicing, plan.beyond_blocks(slicing));
-        let (half_width, took) = (rounds.half_width(), began.elapsed());
+        let half_width = rounds.half_width();
+        let took = began.elapsed();
         let interim = InterimEstimate::after(half_width, round - 1, all, took);
         rounds.round(round, blocks, interim, run)?;
         pace.learn(slicing, blocks, round_began.elapsed());

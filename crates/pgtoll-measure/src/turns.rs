@@ -200,7 +200,8 @@ impl<'t> ArmTurns<'t> {
         let cpu_before = sessions.cpu.sample()?;
         processes.suspend()?;
         let program = programs.start(step, run.guard)?;
-        let (backend, worker) = (sessions.worker.backend_pid(), &mut sessions.worker);
+        let backend = sessions.worker.backend_pid();
+        let worker = &mut sessions.worker;
         let arm = Self {
             programs,
             monitor: &mut sessions.monitor,

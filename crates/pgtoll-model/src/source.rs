@@ -122,7 +122,8 @@ impl KnownSettings {
     /// With the server's defaults, but for those that its version says.
     #[must_use]
     pub fn or_default(self) -> Self {
-        let (max_wal_size, timeout) = (Some(MAX_WAL_SIZE), Some(CHECKPOINT_TIMEOUT));
+        let max_wal_size = Some(MAX_WAL_SIZE);
+        let timeout = Some(CHECKPOINT_TIMEOUT);
         self.or(Self { max_wal_size, timeout, ..Self::default() })
     }
 

@@ -100,7 +100,8 @@ impl Server {
         self.pages[block as usize].0 = self.position;
         let block = BlockKey { fork: 0, block };
         let grows_by = if rule == Rule::Init { 3976 } else { 0 };
-        let (data_bytes, freeze_bytes) = (0, 0);
+        let data_bytes = 0;
+        let freeze_bytes = 0;
         let reference =
             Reference { block, rule, image, data_bytes, grows_by, freeze_bytes, pruned_bytes: 0 };
         self.log.push(Logged::Record(bytes, reference));
@@ -198,7 +199,8 @@ fn readers_of_new_rows_are_reckoned_with_from_the_first_checkpoint_on() {
             Work::Read { block, row: chance.below(60) }
         })
         .collect();
-    let (distant, near) = (8 << 20, 2 << 20);
+    let distant = 8 << 20;
+    let near = 2 << 20;
     let long = Server::new(distant, 0).does(&work);
     let short = Server::new(near, 0).does(&work);
     let known = predicted(&long, Some(distant), &[near]);
@@ -213,7 +215,8 @@ fn who_reads_to_change_is_no_reader() {
     let mut chance = Chance(13);
     let work: Vec<Work> = (0..60_000)
         .flat_map(|_| {
-            let (block, row) = (chance.page(PAGES), chance.below(60));
+            let block = chance.page(PAGES);
+            let row = chance.below(60);
             [Work::Read { block, row }, Work::Change { block, unhinted: 1, makes: false }]
         })
         .collect();

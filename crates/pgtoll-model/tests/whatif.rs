@@ -27,7 +27,10 @@ enum Step {
 /// What is said above, word by word.
 fn plain(settings: &Settings, steps: &[Step]) -> WhatIfOutcome {
     let mut out = WhatIfOutcome::default();
-    let (mut position, mut redo, mut now, mut checkpoint_us) = (USABLE, USABLE, 0_i64, 0_i64);
+    let mut position = USABLE;
+    let mut redo = USABLE;
+    let mut now = 0_i64;
+    let mut checkpoint_us = 0_i64;
     let mut idle = position;
     // Boundaries and changes by the number of the step; 0 is before the beginning.
     let mut boundary = 1;
@@ -43,7 +46,8 @@ fn plain(settings: &Settings, steps: &[Step]) -> WhatIfOutcome {
         let mut forced = false;
         match step {
             Step::Record { bytes, references } => {
-                let (mut length, mut is_needed) = (i64::from(*bytes), true);
+                let mut length = i64::from(*bytes);
+                let mut is_needed = true;
                 for reference in references {
                     let is_hint = matches!(reference.rule, Rule::Hint | Rule::WithHints);
                     let past = changes.entry(reference.block).or_default();
@@ -121,7 +125,8 @@ fn plain(settings: &Settings, steps: &[Step]) -> WhatIfOutcome {
         }
     }
     // Headers: one of 24 bytes a page, of a segment's first 40.
-    let (segment, used) = (position / USABLE, position % USABLE);
+    let segment = position / USABLE;
+    let used = position % USABLE;
     let mut end = segment << 20;
     if used > 0 {
         let in_pages = used + 16;

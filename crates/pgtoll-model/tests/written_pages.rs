@@ -72,9 +72,11 @@ struct SecondCycle {
 fn second_cycle(random: &mut SplitMix64, is_spread: bool) -> SecondCycle {
     let mut with = Server { logs_hints: true, ..Server::default() };
     let mut without = Server::default();
-    let (mut position, mut redo) = (1, 0);
+    let mut position = 1;
+    let mut redo = 0;
     let mut window = Window::default();
-    let (mut net_before, mut images_before) = (0, 0);
+    let mut net_before = 0;
+    let mut images_before = 0;
     for cycle in 0..3 {
         let mut pending: Vec<usize> =
             (0..PAGES).filter(|page| without.pages[*page].is_dirty).collect();

@@ -76,7 +76,8 @@ const IO_WORKERS: &str = "SELECT pid FROM pg_stat_activity WHERE backend_type = 
 impl ClusterCpu {
     /// Looks up the processes of the cluster whose postmaster has this pid.
     pub fn attach(pid: i32) -> Result<Self, ObserveError> {
-        let (clocks, io_workers) = (Vec::new(), Vec::new());
+        let clocks = Vec::new();
+        let io_workers = Vec::new();
         Ok(Self { postmaster: PostmasterProcess::attach(pid)?, clocks, io_workers })
     }
 
@@ -176,7 +177,8 @@ impl ClusterCpu {
 
     /// Of all live processes, and of the I/O workers among them; `None` when one ended meanwhile.
     fn live_ns(&self) -> Option<(u64, u64)> {
-        let (mut all, mut io_workers) = (0, 0);
+        let mut all = 0;
+        let mut io_workers = 0;
         for (pid, clock) in &self.clocks {
             let used = clock_ns(*clock).ok()?;
             all += used;

@@ -70,7 +70,8 @@ mod tests {
     fn times(buffers: u64, gentle: bool, time_s: u64) -> Vec<f64> {
         let allowance = CensusAllowance::new(gentle, Duration::from_secs(time_s));
         let cost_s = CensusAllowance::first_s(buffers);
-        let (mut spent_s, mut times) = (0.0, Vec::new());
+        let mut spent_s = 0.0;
+        let mut times = Vec::new();
         for half in 0..2 * time_s {
             let elapsed = Duration::from_millis(500 * half);
             if allowance.permits(spent_s, cost_s, elapsed) {

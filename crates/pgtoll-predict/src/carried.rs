@@ -47,7 +47,8 @@ impl CarriedPages {
         let last = dirty.iter().map(|(_, hash)| *hash).max().filter(|_| dirty.len() >= most);
         let covered = last.unwrap_or(self.threshold);
         let dirty: HashSet<&BlockAddress> = dirty.iter().map(|(block, _)| block).collect();
-        let (mut before, mut left) = (0_u32, 0_u32);
+        let mut before = 0_u32;
+        let mut left = 0_u32;
         self.pages.retain(|block, hash| {
             let is_seen = *hash <= covered;
             let stays = !is_seen || dirty.contains(block);

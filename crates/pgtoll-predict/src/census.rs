@@ -165,7 +165,8 @@ impl CensusTaker {
             self.buffercache,
             hash = carried.hash_sql(),
         ))?;
-        let (mut pages, mut hashes) = (Vec::new(), Vec::new());
+        let mut pages = Vec::new();
+        let mut hashes = Vec::new();
         for row in &rows {
             pages.push(SampledBuffer::read(row)?);
             hashes.push(row.parse::<i32>("hash")?);

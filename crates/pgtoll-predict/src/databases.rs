@@ -130,7 +130,8 @@ impl TableCounts {
     /// rewritten, and pages of relations that were dropped. `None`: not known. Relations that came and went may
     /// have had any number, and so may `VACUUM` of a GIN index (`REGBUF_FORCE_IMAGE` in `ginvacuum.c`).
     pub(crate) fn forced_images_since(&self, before: &Self) -> Option<u64> {
-        let (made, dropped) = (self.files_missing_in(before), before.files_missing_in(self));
+        let made = self.files_missing_in(before);
+        let dropped = before.files_missing_in(self);
         let tables = dropped.iter().filter(|file| !file.is_index).count() as u64;
         let came_and_went = self.gone.saturating_sub(before.gone) > tables;
         let is_vacuumed = self.gins > 0 && self.vacuums_since(before) > 0;

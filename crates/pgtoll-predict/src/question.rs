@@ -36,7 +36,8 @@ impl SettingQuestion {
     pub fn parse(text: &str) -> Result<Self, PredictError> {
         let mistake = || PredictError::Question { setting: text.to_owned() };
         let (name, value) = text.split_once('=').ok_or_else(mistake)?;
-        let (name, value) = (name.trim().to_ascii_lowercase(), value.trim().trim_matches('\''));
+        let name = name.trim().to_ascii_lowercase();
+        let value = value.trim().trim_matches('\'');
         let question = |name, value| Self { name, value };
         let asked = match name.as_str() {
             "data_checksums" => conf::boolean(value)

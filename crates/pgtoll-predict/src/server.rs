@@ -59,7 +59,8 @@ pub(crate) fn identify(
          (SELECT system_identifier FROM pg_control_system()) AS system",
     )?;
     if row.text("monitor")? != "t" && row.text("super")? != "on" {
-        let (role, quoted) = (row.text("role")?.to_owned(), row.text("quoted")?.to_owned());
+        let role = row.text("role")?.to_owned();
+        let quoted = row.text("quoted")?.to_owned();
         return Err(PredictError::NoMonitor { quoted, role });
     }
     if row.text("standby")? == "t" {

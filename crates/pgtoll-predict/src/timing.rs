@@ -87,9 +87,12 @@ impl PageTimes {
     fn take(kernel: &Kernel, copies: bool) -> Option<Self> {
         let ring: Vec<u8> =
             (0..RING_PAGES * PAGE_BYTES).map(|at| (at / 7).to_le_bytes()[0]).collect();
-        let (mut page, mut other) = (vec![0; PAGE_BYTES], vec![0; PAGE_BYTES]);
+        let mut page = vec![0; PAGE_BYTES];
+        let mut other = vec![0; PAGE_BYTES];
         let mut wal = WalInMemory::new()?;
-        let (mut reads, mut writes, mut images) = (Vec::new(), Vec::new(), Vec::new());
+        let mut reads = Vec::new();
+        let mut writes = Vec::new();
+        let mut images = Vec::new();
         let began = Instant::now();
         let mut next = 0;
         for _ in 0..TURNS {

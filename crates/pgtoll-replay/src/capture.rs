@@ -198,7 +198,8 @@ impl LogCapture {
         if self.open.get(&id.pid).is_some_and(|open| open.id != id) {
             self.close_of(id.pid);
         }
-        let (begin, begin_us) = (self.counts.entries, self.offset(time_us));
+        let begin = self.counts.entries;
+        let begin_us = self.offset(time_us);
         let number = &mut self.sessions;
         let capture = self.open.entry(id.pid).or_insert_with(|| {
             *number += 1;
@@ -373,7 +374,8 @@ impl LogCapture {
             if let StatementRequest::Simple(sql) = &step.request
                 && sql::mentions_parameters(sql)
             {
-                let (sql, reason) = (sql.clone(), IncompleteReason::Parameters);
+                let sql = sql.clone();
+                let reason = IncompleteReason::Parameters;
                 step.request = StatementRequest::Incomplete { sql, reason };
                 self.counts.without_parameters += 1;
             }

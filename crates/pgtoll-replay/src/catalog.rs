@@ -34,7 +34,8 @@ impl TableFacts {
         let group = |other_one: &Self, name: &str| {
             other_one.group.get(name).map_or(name, String::as_str).to_owned()
         };
-        let (into, from) = (group(self, one), group(self, other));
+        let into = group(self, one);
+        let from = group(self, other);
         for name in self.group.values_mut().filter(|name| **name == from) {
             name.clone_from(&into);
         }

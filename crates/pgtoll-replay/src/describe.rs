@@ -93,7 +93,8 @@ fn parameters(counts: &LogCounts) -> LogFinding {
 
 fn sessions(counts: &LogCounts) -> LogFinding {
     let topic = "sessions";
-    let (begun, ended) = (counts.sessions_begun, counts.sessions_ended);
+    let begun = counts.sessions_begun;
+    let ended = counts.sessions_ended;
     if begun < counts.sessions || ended < counts.sessions {
         let text = format!(
             "of {} sessions at least {} were open before the log or after it, or their begin and end \

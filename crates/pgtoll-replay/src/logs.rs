@@ -31,7 +31,8 @@ pub fn read_logs<'a>(
     prefix: Option<&LinePrefix>,
     progress: impl FnMut(u64),
 ) -> Result<CapturedWorkload, ReplayError> {
-    let (mut sessions, mut steps) = (Vec::new(), Vec::new());
+    let mut sessions = Vec::new();
+    let mut steps = Vec::new();
     let take = |part: CapturedPart| {
         sessions.extend(part.sessions);
         steps.extend(part.steps);
@@ -63,7 +64,8 @@ pub fn read_logs_in_parts<'a>(
         })?;
         sources.push(source);
     }
-    let (begin_us, length_us) = (capture.begin_us(), capture.length_us());
+    let begin_us = capture.begin_us();
+    let length_us = capture.length_us();
     let (part, counts) = capture.finish();
     take(part)?;
     Ok(PlanHeader { sources, begin_us, length_us, counts, ..PlanHeader::default() })

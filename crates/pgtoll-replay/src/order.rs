@@ -365,8 +365,8 @@ impl<'a> Builder<'a> {
 
     /// The step waits for the other transaction's touch, or for its end.
     fn wait_for(&mut self, rank: u32, step: u32, before: LastTouch, until_end: bool) {
-        let (mine, other) =
-            (&self.transactions.list[rank as usize], &self.transactions.list[before.rank as usize]);
+        let mine = &self.transactions.list[rank as usize];
+        let other = &self.transactions.list[before.rank as usize];
         let last = other.steps.last().copied().filter(|_| until_end).unwrap_or(before.step);
         if mine.session == self.steps[last as usize].session {
             return;

@@ -104,7 +104,8 @@ impl<W: Write> PlanWriter<W> {
 
     /// Writes the last line.
     pub(crate) fn end(mut self) -> io::Result<()> {
-        let (sessions, steps) = (self.sessions, self.steps);
+        let sessions = self.sessions;
+        let steps = self.steps;
         self.line(&PlanLine::End { sessions, steps })?;
         self.packed.finish()?.flush()
     }
@@ -138,7 +139,9 @@ impl CapturedWorkload {
         let unpacked = zstd::stream::read::Decoder::with_buffer(from)
             .map_err(|error| broken(1, error.to_string()))?;
         let mut lines = BufReader::new(unpacked);
-        let (mut header, mut sessions, mut steps) = (PlanHeader::default(), Vec::new(), Vec::new());
+        let mut header = PlanHeader::default();
+        let mut sessions = Vec::new();
+        let mut steps = Vec::new();
         let mut ends = Vec::new();
         let mut text = Vec::new();
         for number in 1.. {

@@ -47,7 +47,8 @@ impl Redactor {
         }
         match &mut step.request {
             StatementRequest::Copy { sql, .. } => {
-                let (sql, reason) = (self.text(sql), IncompleteReason::CopyData);
+                let sql = self.text(sql);
+                let reason = IncompleteReason::CopyData;
                 step.request = StatementRequest::Incomplete { sql, reason };
             }
             StatementRequest::Simple(sql) | StatementRequest::Incomplete { sql, .. } => {
@@ -149,7 +150,8 @@ mod tests {
                    WHERE id = 12345678 AND f = $1 -- secret";
         let text = redactor.text(sql);
         assert!(!text.contains("secret") && !text.contains("12345678"), "{text}");
-        let (before, after) = ("update \"a\"\"b\" set c = '", "and f = $1");
+        let before = "update \"a\"\"b\" set c = '";
+        let after = "and f = $1";
         assert!(text.starts_with(before) && text.ends_with(after), "{text}");
         for (sql, failed) in [("select 'a\\' || secret || 'b'", None), ("secret", Some("42601"))] {
             let log = format!("2026-11-21 19:46:17.000 UTC [7] LOG:  statement: {sql}\n");

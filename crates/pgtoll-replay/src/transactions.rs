@@ -406,7 +406,8 @@ mod tests {
     /// What [`AutocommitCounter`] counts, by the transactions of the whole workload.
     fn autocommits(workload: &CapturedWorkload) -> (u64, u64) {
         let transactions = ReplayTransactions::from_workload(workload);
-        let (mut simple, mut exact) = (0, 0);
+        let mut simple = 0;
+        let mut exact = 0;
         for transaction in &transactions.list {
             let [index] = transaction.steps.as_slice() else { continue };
             let step = &workload.steps[*index as usize];

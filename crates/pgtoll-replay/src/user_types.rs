@@ -130,7 +130,8 @@ impl TypeNumbers {
             TypeShape::Plain => into.extend_from_slice(bytes),
             TypeShape::Domain { base } => self.push_value(base, bytes, into, depth + 1)?,
             TypeShape::Array => {
-                let (dimensions, flags) = (fields.int32()?, fields.int32()?);
+                let dimensions = fields.int32()?;
+                let flags = fields.int32()?;
                 let element = fields.int32()?.cast_unsigned();
                 into.extend(dimensions.to_be_bytes());
                 into.extend(flags.to_be_bytes());

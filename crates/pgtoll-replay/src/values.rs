@@ -162,8 +162,10 @@ fn decode(oid: u32, fields: &mut Fields<'_>) -> Result<Option<String>, Malformed
 
 /// Groups of four decimal digits, a weight, a sign, and the digits behind the point.
 fn numeric(fields: &mut Fields<'_>) -> Result<Option<String>, Malformed> {
-    let (count, weight) = (fields.count()?, i64::from(fields.int16()?));
-    let (sign, scale) = (fields.int16()?.cast_unsigned(), fields.count()?);
+    let count = fields.count()?;
+    let weight = i64::from(fields.int16()?);
+    let sign = fields.int16()?.cast_unsigned();
+    let scale = fields.count()?;
     let mut groups = Vec::new();
     for _ in 0..count {
         groups.push(fields.int16()?);

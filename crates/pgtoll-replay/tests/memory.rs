@@ -20,7 +20,8 @@ struct EndlessLog {
 
 impl EndlessLog {
     fn next_lines(&self) -> String {
-        let (turn, pid) = (self.next / OPEN, 4711 + self.next % OPEN);
+        let turn = self.next / OPEN;
+        let pid = 4711 + self.next % OPEN;
         let start = 0x6b01_f509 + turn / STATEMENTS;
         let at = format!(
             "2026-11-21 19:46:{:02}.{:03} UTC|bench|shop|{start:x}.{pid:x}|",
@@ -56,7 +57,10 @@ fn check(statements: u64, logs_ends: bool) -> Result<[u64; 2], ReplayError> {
     let log = EndlessLog { statements, logs_ends, next: 0, piece: Vec::new() };
     let input = LogInput { name: "log".to_owned(), content: Box::new(log) };
     let mut writer = PlanWriter::new(std::io::sink(), false)?;
-    let (mut most, mut last, mut steps, mut sessions) = (0, 0, 0, 0);
+    let mut most = 0;
+    let mut last = 0;
+    let mut steps = 0;
+    let mut sessions = 0;
     let take = |part: CapturedPart| {
         last = (part.steps.len() + part.sessions.len()) as u64;
         most = most.max(last);
@@ -75,7 +79,8 @@ fn check(statements: u64, logs_ends: bool) -> Result<[u64; 2], ReplayError> {
 #[test]
 fn what_is_held_does_not_grow_with_the_log() -> Result<(), ReplayError> {
     // Some hundred kilobytes, and ten times as much.
-    let (short, long) = (OPEN * STATEMENTS * 4, OPEN * STATEMENTS * 40);
+    let short = OPEN * STATEMENTS * 4;
+    let long = OPEN * STATEMENTS * 40;
     for logs_ends in [true, false] {
         let [_, last_of_short] = check(short, logs_ends)?;
         let [most, last] = check(long, logs_ends)?;

@@ -68,7 +68,8 @@ fn wait_words(balance: &BalanceRecord) -> Option<String> {
     let waits = balance.freshness.iter().filter_map(|rung| Some((rung, rung.wait.as_ref()?)));
     let words = waits.map(|(rung, wait)| {
         let ms = wait.p50_ms.map_or_else(|| "?".to_owned(), |ms| format!("{ms:.2}"));
-        let (applied, all) = (wait.applied, rung.writes);
+        let applied = wait.applied;
+        let all = rung.writes;
         let on_primary = match wait.on_primary {
             0 => String::new(),
             item => format!("; {item} were answered by the primary, where there is nothing to wait for"),

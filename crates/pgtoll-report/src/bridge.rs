@@ -53,7 +53,8 @@ fn subject_words(bridge: &BridgeRecord) -> String {
 
 fn answer(bridge: &BridgeRecord) -> String {
     let checks = || bridge.steps.iter().flat_map(|step| &step.checks);
-    let (all, failed) = (checks().count() as u64, bridge.conclusion().findings.len());
+    let all = checks().count() as u64;
+    let failed = bridge.conclusion().findings.len();
     let checks = counted(all, "check", "checks");
     let begun = match bridge.steps.last() {
         Some(last) if !bridge.complete && !last.complete => {

@@ -39,7 +39,8 @@ pub(crate) fn heading_of(result: &RunResult, workload: &Workload) -> String {
 /// The workload's rows below its title, and what was counted below what it is of; empty where
 /// nothing is known.
 pub(crate) fn blocks_of(result: &RunResult, workload: &Workload) -> Vec<Block> {
-    let (timed, counted) = (timed_rows(result, workload), counted_rows(result, workload));
+    let timed = timed_rows(result, workload);
+    let counted = counted_rows(result, workload);
     let title = heading_of(result, workload);
     let mut blocks = match counted_of(workload) {
         _ if timed.is_empty() && counted.is_empty() => Vec::new(),

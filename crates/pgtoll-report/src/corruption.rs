@@ -16,7 +16,8 @@ impl ReportedRecord for CorruptRecord {
         match self.outcome {
             CorruptOutcome::Undone => document.answer.push(format!("{} is as it was.", self.file)),
             CorruptOutcome::Damaged => {
-                let (file, kind) = (&self.file, self.kind.as_deref().unwrap_or_default());
+                let file = &self.file;
+                let kind = self.kind.as_deref().unwrap_or_default();
                 document.answer.push(match self.block {
                     Some(block) => format!("{file} is damaged in block {block}: {kind}."),
                     None => format!("{file} is damaged: {kind}."),

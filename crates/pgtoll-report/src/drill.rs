@@ -88,7 +88,8 @@ fn backup_words(drill: &DrillRecord) -> String {
         }
         (DrilledForm::Chain, _) => chain_words(drill.backup.chain.len()),
     };
-    let (path, major) = (&drill.backup.path, drill.backup.major);
+    let path = &drill.backup.path;
+    let major = drill.backup.major;
     format!("{path}: PostgreSQL {major}, {kind}{form}{checksums}")
 }
 
@@ -213,7 +214,8 @@ fn files(drill: &DrillRecord, options: &TableOptions) -> Vec<Section> {
 
 fn restored(drill: &DrillRecord) -> Vec<Block> {
     let bytes = |bytes| ByteSize(bytes).rounded();
-    let (needed, free) = (bytes(drill.disk.needed_bytes), bytes(drill.disk.free_bytes));
+    let needed = bytes(drill.disk.needed_bytes);
+    let free = bytes(drill.disk.free_bytes);
     let mut known = vec![
         ("disk", format!("{needed} at most, of {free} free")),
         ("WAL from", drill.wal.sources.join(", ")),

@@ -153,7 +153,8 @@ fn answer(exchange: &ExchangeRecord) -> Vec<String> {
         let find = |commit: SynchronousCommit| {
             rows.iter().find(|row| row.commit == commit && row.delay_ms.total_cmp(delay).is_eq())
         };
-        let (without, with) = (find(SynchronousCommit::Local)?, find(SynchronousCommit::On)?);
+        let without = find(SynchronousCommit::Local)?;
+        let with = find(SynchronousCommit::On)?;
         let (lost, _) = without.lost?;
         let (lost_with, _) = with.lost?;
         let change = with.commits_per_second.estimate / without.commits_per_second.estimate - 1.0;
@@ -242,8 +243,10 @@ fn drawing(
     width: Width,
 ) -> Drawing {
     let points: Vec<(f64, f64)> = looks.iter().flat_map(|(look, _)| series(*look)).collect();
-    let (left, right) = (62.0, width.units() - 8.0);
-    let (top, bottom) = (14.0, 214.0);
+    let left = 62.0;
+    let right = width.units() - 8.0;
+    let top = 14.0;
+    let bottom = 214.0;
     let zero = std::iter::once(0.0);
     let frame = Frame {
         x: Scale::linear(points.iter().map(|(delay, _)| *delay), Unit::Plain).between(left, right),

@@ -113,7 +113,8 @@ fn writer_rows(corruption: &CorruptionRecord) -> Vec<Vec<String>> {
     let row = |(name, value): Count| {
         let mut values: Vec<u64> = corruption.failovers.iter().filter_map(value).collect();
         values.sort_unstable();
-        let (middle, most) = (values.get(values.len() / 2)?, values.last()?);
+        let middle = values.get(values.len() / 2)?;
+        let most = values.last()?;
         Some(vec![name.to_owned(), count(*middle), count(*most)])
     };
     COUNTS.into_iter().filter_map(row).collect()
@@ -178,7 +179,8 @@ fn loss_bound(corruption: &CorruptionRecord) -> String {
 }
 
 fn subject_words(corruption: &CorruptionRecord) -> String {
-    let (server, entry) = (&corruption.server, &corruption.design.entry);
+    let server = &corruption.server;
+    let entry = &corruption.design.entry;
     let mut words = format!(
         "{server}, a primary with a damaged page and its standby; writers connect to {entry}."
     );

@@ -63,7 +63,8 @@ fn pointer_row(pointer: &LinePointerRecord) -> Vec<String> {
 /// Sixteen bytes a line, with the region that they begin in; equal lines are shown once.
 fn dump(page: &PageRecord) -> Vec<String> {
     let mut lines = Vec::new();
-    let (mut last, mut skipped) = (String::new(), false);
+    let mut last = String::new();
+    let mut skipped = false;
     for (line, hex) in page.bytes.as_bytes().chunks(32).enumerate() {
         let at = line * 16;
         let region = region(page, at);

@@ -36,7 +36,8 @@ impl ReportedRecord for PlanRecord {
 }
 
 fn place(plan: &PlanRecord) -> Option<String> {
-    let (place, user) = (plan.work_dir.as_ref()?, plan.user.as_ref()?);
+    let place = plan.work_dir.as_ref()?;
+    let user = plan.user.as_ref()?;
     let because = if plan.instead_of_root { ", since PostgreSQL refuses root" } else { "" };
     Some(format!("clusters are made in {place}; servers run as user {user}{because}"))
 }

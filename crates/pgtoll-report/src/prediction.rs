@@ -372,7 +372,8 @@ pub(crate) fn check_lines(checks: &PredictionChecks) -> Vec<String> {
             percent_of_share(next.wal_error_most)
         );
         if let Some((mean, most)) = next.images_error.zip(next.images_error_most) {
-            let (mean, most) = (percent_of_share(mean), percent_of_share(most));
+            let mean = percent_of_share(mean);
+            let most = percent_of_share(most);
             let _ = write!(line, "; images by {mean} and {most}");
         }
         lines.push(line + ".");
@@ -390,7 +391,8 @@ pub(crate) fn check_lines(checks: &PredictionChecks) -> Vec<String> {
 
 fn blind_lines(blind: &BlindCheck) -> [String; 2] {
     let Interval { estimate, lower, upper } = blind.predicted_share;
-    let (found, images) = (blind.found_share, &blind.predicted_images);
+    let found = blind.found_share;
+    let images = &blind.predicted_images;
     let [estimate_words, lower, upper] = [estimate, lower, upper].map(percent_of_share);
     let holds = if blind.holds { "in the range" } else { "not in the range" };
     let share = format!(

@@ -126,7 +126,8 @@ fn outcome(outcome: RepairOutcome) -> &'static str {
 }
 
 fn source_text(source: &RepairSource) -> String {
-    let (path, what) = (&source.path, kind_name(source.kind));
+    let path = &source.path;
+    let what = kind_name(source.kind);
     if let (RepairSourceKind::Wal, Some(from)) = (source.kind, source.contains) {
         return format!("{what} {path}, from {from} on");
     }
@@ -177,7 +178,8 @@ fn block_section(block: &RepairBlock, sources: &[RepairSource]) -> Section {
             .iter()
             .map(|(from, to)| format!("{from}-{}", to.saturating_sub(1)))
             .collect();
-        let (bytes, stretches) = (block.changed_bytes, stretches.join(", "));
+        let bytes = block.changed_bytes;
+        let stretches = stretches.join(", ");
         facts.push(("change", format!("{bytes} of the page's bytes, within {stretches}")));
     }
     let facts = facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();

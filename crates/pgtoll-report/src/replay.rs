@@ -333,7 +333,8 @@ fn bottleneck_words(done: &ReplayDone) -> Option<String> {
     }
     let percent = |seconds: f64| (100.0 * seconds / done.sessions_s).clamp(0.0, 100.0);
     let server = percent(done.concurrency_mean * done.run_s);
-    let (order, due) = (percent(done.order_wait_s), percent(done.due_wait_s));
+    let order = percent(done.order_wait_s);
+    let due = percent(done.due_wait_s);
     let own = (100.0 - server - order - due).max(0.0);
     Some(format!(
         "{what} (of the sessions' time {server:.0} % at the server, {order:.0} % waiting for the order, \
@@ -348,7 +349,8 @@ fn histogram_rows(record: &ReplayRecord, done: &ReplayDone) -> Vec<Vec<String>> 
     let total = |counts: &[ReplayLatencyCount]| {
         counts.iter().map(|replay| replay.statements).fold(0, u64::saturating_add)
     };
-    let (recorded, replayed) = (&record.planned.histogram, &done.histogram);
+    let recorded = &record.planned.histogram;
+    let replayed = &done.histogram;
     let cells = |counts: &[ReplayLatencyCount], up_to_ms: Option<f64>| {
         let found = counts
             .iter()

@@ -91,7 +91,8 @@ fn row(node: &RollingNode, is_plan: bool, enable: bool) -> Vec<String> {
         });
         return row;
     }
-    let (before, now) = (on_off(node.checksums_before), on_off(node.checksums));
+    let before = on_off(node.checksums_before);
+    let now = on_off(node.checksums);
     row.push(if before == now { now.to_owned() } else { format!("{before} -> {now}") });
     row.extend([node.convert_seconds, node.down_seconds, node.catch_up_seconds].map(seconds));
     row.push(match (node.verified, node.refused_pages) {
@@ -114,7 +115,8 @@ fn prediction_words(record: &RollingRecord) -> Vec<String> {
         ));
     }
     if let Some((least, most)) = record.predicted_alone_seconds {
-        let (least, most) = (time(least), time(most));
+        let least = time(least);
+        let most = time(most);
         words.push(format!("For {least} to {most} there is one copy of the data only."));
     }
     words

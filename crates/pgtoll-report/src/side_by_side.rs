@@ -48,7 +48,8 @@ pub(crate) fn side_by_side_text(together: &SideBySide) -> String {
 pub(crate) fn side_by_side_markdown(together: &SideBySide) -> String {
     let mut text = format!("### {}\n\n", markdown::escaped(&heading(together)));
     for record in &together.records {
-        let (label, name) = (&record.label, markdown::escaped(&record.name));
+        let label = &record.label;
+        let name = markdown::escaped(&record.name);
         let _ = writeln!(text, "- **{label}:** {name}");
     }
     for note in &together.notes {

@@ -190,7 +190,8 @@ fn fitting(head: &[String], blocks: &[Block]) -> Vec<Vec<usize>> {
     };
     let always: Vec<usize> = (0..head.len().min(2)).collect();
     let begin: usize = always.iter().map(|column| width(*column)).sum();
-    let (mut tables, mut used) = (vec![always.clone()], begin);
+    let mut tables = vec![always.clone()];
+    let mut used = begin;
     for column in always.len()..head.len() {
         let is_first = tables.last().is_none_or(|table| table.len() == always.len());
         if used + width(column) > WIDTH && !is_first {

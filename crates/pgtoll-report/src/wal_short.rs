@@ -61,7 +61,8 @@ fn amount(statistics: &WalStatisticsRecord) -> ShortAnswer {
 }
 
 fn images(statistics: &WalStatisticsRecord) -> ShortAnswer {
-    let (whole, images) = (bytes(&statistics.total), sum_of_images(statistics.causes.values()));
+    let whole = bytes(&statistics.total);
+    let images = sum_of_images(statistics.causes.values());
     if images.images == 0 {
         return ("Full-page images", vec!["There are none.".to_owned()]);
     }

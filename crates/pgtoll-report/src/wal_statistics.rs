@@ -59,7 +59,9 @@ fn whatif_command(texts: &[String]) -> Option<String> {
     else {
         return None;
     };
-    let (mut kept, mut time, mut is_file) = (Vec::new(), None, false);
+    let mut kept = Vec::new();
+    let mut time = None;
+    let mut is_file = false;
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match *word {

@@ -56,7 +56,8 @@ fn counted(number: usize, one: &str, many: &str) -> String {
 /// The settings of the source: what is known of them, what looks like it, and where that is from.
 fn settings_words(record: &WalWhatIfRecord) -> String {
     let source_setting = &record.source_settings;
-    let (mut known, mut guessed) = (Vec::new(), Vec::new());
+    let mut known = Vec::new();
+    let mut guessed = Vec::new();
     let size = ByteSize(source_setting.max_wal_size_bytes);
     let hints = if source_setting.hints { "hints logged" } else { "hints not logged" };
     for (name, words) in [
@@ -494,7 +495,8 @@ mod tests {
             let text = wal_whatif_text(&record);
             assert_eq!(text.lines().find(|line| line.chars().count() > 80), None);
         };
-        let (size, timeout) = ("max_wal_size = 32MB", "checkpoint_timeout = 6min");
+        let size = "max_wal_size = 32MB";
+        let timeout = "checkpoint_timeout = 6min";
         check(&[], &format!("made with {size}, {timeout}, hints logged (by so)"));
         check(
             &["max_wal_size", "checkpoint_timeout"],

@@ -221,7 +221,8 @@ fn no_number_makes_a_form_panic() {
 fn try_numbers(kind: &str, record: &[Value], forms: Forms) {
     let fields = numbers(record);
     assert!(fields.len() > 2, "{kind}");
-    let (mut all, mut read) = (0, 0);
+    let mut all = 0;
+    let mut read = 0;
     let mut try_at = |places: &[Place], value: &Value| {
         all += 1;
         read += u32::from(forms(&with_number(record, places, value)).is_some());

@@ -86,7 +86,8 @@ impl Preflight {
         let nodes = &self.survey.nodes;
         let Some(first) = nodes.first() else { return };
         for node in nodes {
-            let (name, report) = (&node.name, &node.report);
+            let name = &node.name;
+            let report = &node.report;
             if report.system_identifier != first.report.system_identifier {
                 let text = format!("is a copy of another cluster than {}", first.name);
                 found.refuse(name, text, "list the nodes of one replica set");
@@ -128,7 +129,8 @@ impl Preflight {
         if needed <= kept {
             return;
         }
-        let (needed, kept) = (ByteSize(needed).rounded(), ByteSize(kept).rounded());
+        let needed = ByteSize(needed).rounded();
+        let kept = ByteSize(kept).rounded();
         let text = format!(
             "may need {needed} of WAL after its conversion, and {} keeps {kept} for it",
             upstream.name
@@ -287,13 +289,15 @@ impl Objections {
     }
 
     fn add(&mut self, refuses: bool, node: &str, text: String, hint: &str) {
-        let (node, hint) = (Some(node.to_owned()), hint.to_owned());
+        let node = Some(node.to_owned());
+        let hint = hint.to_owned();
         self.0.push(RollingObjection { refuses, node, text, hint });
     }
 }
 
 fn wal_rate(connection: &mut NodeConnection) -> Result<f64, RollingError> {
-    let (before, began) = (flush_position(connection)?, Instant::now());
+    let before = flush_position(connection)?;
+    let began = Instant::now();
     pause(WATCH);
     let after = flush_position(connection)?;
     #[expect(clippy::cast_precision_loss, reason = "a rate")]

@@ -108,7 +108,8 @@ impl NodeSite {
         if end.success {
             return Ok(began.elapsed());
         }
-        let (status, output) = (end.status.clone(), last_words(&end));
+        let status = end.status.clone();
+        let output = last_words(&end);
         Err(RollingError::Command { node, what, status, output })
     }
 
@@ -187,7 +188,8 @@ impl NodeConnection {
                 return Ok(began.elapsed());
             }
             if began.elapsed() > limit {
-                let (node, what) = (self.node.clone(), what.to_owned());
+                let node = self.node.clone();
+                let what = what.to_owned();
                 return Err(RollingError::NotInTime { node, what, seconds: limit.as_secs() });
             }
             pause(BETWEEN_LOOKS);

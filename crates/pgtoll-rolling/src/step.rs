@@ -94,7 +94,8 @@ fn without_primary(survey: &Survey, journal: &Journal) -> Result<RollingStep, Ro
             }),
         };
     };
-    let (from, to) = (open.from.clone(), open.to.clone());
+    let from = open.from.clone();
+    let to = open.to.clone();
     let missing = |name: &str| RollingError::NoNode { name: name.to_owned() };
     let old = survey.node(&from).ok_or_else(|| missing(&from))?;
     let new = survey.node(&to).ok_or_else(|| missing(&to))?;
@@ -266,7 +267,8 @@ mod tests {
     #[test]
     fn leaves_first_then_the_switchover_then_the_old_primary() {
         let convert = |name: &str| Ok(RollingStep::Convert(name.to_owned()));
-        let (n1, n2) = ("n1".to_owned(), "n2".to_owned());
+        let n1 = "n1".to_owned();
+        let n2 = "n2".to_owned();
         let off = (Standby, false, true);
         let on = (Standby, true, true);
         assert_eq!(next([(Primary, false, false), off, off], false), convert("n3"));

@@ -33,7 +33,8 @@ impl ReplicaTree {
                 (Some(upstream), _, _) => upstream.clone(),
                 (None, Some(item), _) if item.name() != node.name => item.name().to_owned(),
                 (None, _, Some(receiver)) => {
-                    let (host, port) = (&receiver.host, receiver.port);
+                    let host = &receiver.host;
+                    let port = receiver.port;
                     return Err(RollingError::State {
                         message: format!(
                             "{} streams from {host} port {port}, which is the dsn of no node",

@@ -141,7 +141,8 @@ struct Resampler {
 impl Resampler {
     fn resample(&mut self, series: &[Series<'_>]) -> (Option<f64>, Option<f64>) {
         let mut total = Pair::default();
-        let (mut locations, mut rounds) = (0.0, 0);
+        let mut locations = 0.0;
+        let mut rounds = 0;
         for round in series {
             let round_total = self.draw_pairs(round);
             total = Pair::total([&total, &round_total]);

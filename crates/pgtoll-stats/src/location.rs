@@ -29,13 +29,17 @@ pub fn hodges_lehmann(values: &[f64]) -> Option<f64> {
 pub(crate) fn median_of_sums(halves: &[f64], scratch: &mut Vec<f64>) -> f64 {
     let sums = halves.len() * (halves.len() + 1) / 2;
     // Ranks from zero; equal when the number of sums is odd.
-    let (lower_rank, upper_rank) = ((sums - 1) / 2, sums / 2);
+    let lower_rank = (sums - 1) / 2;
+    let upper_rank = sums / 2;
     let few = 2 * halves.len() + 16;
 
     // Both middle sums lie in the half-open interval (low, high].
-    let (first, last) = (halves[0], halves[halves.len() - 1]);
-    let (mut low, mut below_low) = (f64::NEG_INFINITY, 0);
-    let (mut high, mut below_high) = (last + last, sums);
+    let first = halves[0];
+    let last = halves[halves.len() - 1];
+    let mut low = f64::NEG_INFINITY;
+    let mut below_low = 0;
+    let mut high = last + last;
+    let mut below_high = sums;
     let mut pivot = first + first;
     while below_high - below_low > few {
         if !(low < pivot && pivot < high) {
@@ -81,7 +85,8 @@ fn count_up_to(halves: &[f64], limit: f64) -> usize {
 /// The point halfway between the largest sum up to `pivot` and the smallest
 /// above it. Both exist, because `pivot` parts the two middle ranks.
 fn between_neighbours(halves: &[f64], pivot: f64) -> f64 {
-    let (mut below, mut above) = (f64::NEG_INFINITY, f64::INFINITY);
+    let mut below = f64::NEG_INFINITY;
+    let mut above = f64::INFINITY;
     let mut end = halves.len();
     for (i, &half) in halves.iter().enumerate() {
         while end > i && half + halves[end - 1] > pivot {
@@ -99,7 +104,8 @@ fn between_neighbours(halves: &[f64], pivot: f64) -> f64 {
 
 fn list_between(halves: &[f64], low: f64, high: f64, sums: &mut Vec<f64>) {
     sums.clear();
-    let (mut start, mut end) = (halves.len(), halves.len());
+    let mut start = halves.len();
+    let mut end = halves.len();
     for (i, &half) in halves.iter().enumerate() {
         while end > i && half + halves[end - 1] > high {
             end -= 1;
@@ -131,8 +137,10 @@ mod tests {
     }
 
     fn check(values: &[f64]) {
-        let (actual, expected) = (hodges_lehmann(values), brute_force(values));
-        let (actual, expected) = (actual.unwrap(), expected.unwrap());
+        let actual = hodges_lehmann(values);
+        let expected = brute_force(values);
+        let actual = actual.unwrap();
+        let expected = expected.unwrap();
         // The two halve the middle in different ways: equal but for one rounding.
         let tolerance = 2.0 * f64::EPSILON * expected.abs();
         assert!((actual - expected).abs() <= tolerance, "{actual} is not {expected}: {values:?}");

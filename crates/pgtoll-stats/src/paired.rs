@@ -136,7 +136,8 @@ impl Estimate {
     pub fn rounds_needed(&self, options: &Options, target: f64) -> Option<u32> {
         let now = as_float(self.rounds);
         let t_now = t_quantile(options.confidence, now - 1.0);
-        let (spread, bootstrap) = (self.rounds_half_width?, self.bootstrap_half_width);
+        let spread = self.rounds_half_width?;
+        let bootstrap = self.bootstrap_half_width;
         let is_enough = |rounds: u32| {
             let rounds = f64::from(rounds);
             let scale = (now / rounds).sqrt();
@@ -439,7 +440,8 @@ mod tests {
     /// Simulates, and returns the shares of intervals (typical, total) that
     /// hold the truth, and the mean half-widths.
     fn coverage(experiment: &Experiment, simulations: u32) -> ([f64; 2], [f64; 2]) {
-        let (mut covered, mut widths) = ([0.0; 2], [0.0; 2]);
+        let mut covered = [0.0; 2];
+        let mut widths = [0.0; 2];
         // Sums keep what log ratios average out: noise above weighs more than noise below.
         let variance = experiment.pair_sd.powi(2) + experiment.round_sd.powi(2);
         let truths = [0.0, variance / 2.0].map(|excess| (experiment.log_ratio + excess).exp());

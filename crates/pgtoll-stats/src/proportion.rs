@@ -9,7 +9,8 @@ pub fn proportion_interval(hits: u64, all: u64) -> Option<(f64, f64)> {
     if all == 0 || hits > all {
         return None;
     }
-    let (share, number) = (hits as f64 / all as f64, all as f64);
+    let share = hits as f64 / all as f64;
+    let number = all as f64;
     let squared = QUANTILE * QUANTILE;
     let centre = (hits as f64 + squared / 2.0) / (number + squared);
     let spread = share * (1.0 - share) * number + squared / 4.0;

@@ -96,7 +96,8 @@ fn bisected(tail: f64, freedom: f64) -> f64 {
     };
     // The bits of positive floats are in the order of their values, so halving
     // the bits finds the float itself, be it tiny or huge.
-    let (mut low, mut high) = (0.0_f64.to_bits(), f64::INFINITY.to_bits());
+    let mut low = 0.0_f64.to_bits();
+    let mut high = f64::INFINITY.to_bits();
     while high - low > 1 {
         let middle = low.midpoint(high);
         if distribution.sf(f64::from_bits(middle)) > tail {
@@ -121,7 +122,8 @@ pub(crate) fn sorted_quantile(sorted: &[f64], probability: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let position = probability * as_float(last);
     let index = (position.floor() as usize).min(last);
-    let (low, high) = (sorted[index], sorted[(index + 1).min(last)]);
+    let low = sorted[index];
+    let high = sorted[(index + 1).min(last)];
     let weight = position - position.floor();
     // Not low + weight * (high - low): the difference of two large values of
     // unlike sign overflows.
@@ -182,8 +184,8 @@ mod tests {
     fn t_has_no_step_where_the_method_changes() {
         for probability in [0.01, 0.5, 0.95, 0.999, 0.999_999] {
             let tail = (1.0 - probability) / 2.0;
-            let (exact, expansion) =
-                (bisected(tail, FREEDOM_EXPANDED), expanded(tail, FREEDOM_EXPANDED));
+            let exact = bisected(tail, FREEDOM_EXPANDED);
+            let expansion = expanded(tail, FREEDOM_EXPANDED);
             assert!((exact / expansion - 1.0).abs() < 1e-9, "{probability}: {exact} {expansion}");
         }
     }

@@ -109,7 +109,9 @@ impl Handicap {
     ) {
         let luck_sd = if self.machine == Machine::Drifting { 0.01 } else { 0.001 };
         let luck = [luck_sd, luck_sd].map(|sd| sd * normal(random));
-        let (mut done, mut weather, mut burst) = (0_u32, 0.0, 0_u32);
+        let mut done = 0_u32;
+        let mut weather = 0.0;
+        let mut burst = 0_u32;
         for block in 0..self.blocks {
             let order = orders.next().unwrap_or_default();
             for (position, &arm) in order.iter().enumerate() {

@@ -184,14 +184,16 @@ fn about_medians(round: &Round) -> Option<Vec<[f64; 2]>> {
 fn outer_fences(mut values: Vec<f64>) -> Option<std::ops::RangeInclusive<f64>> {
     values.retain(|value| value.is_finite());
     values.sort_unstable_by(f64::total_cmp);
-    let (first, third) = (sorted_quantile(&values, 0.25)?, sorted_quantile(&values, 0.75)?);
+    let first = sorted_quantile(&values, 0.25)?;
+    let third = sorted_quantile(&values, 0.75)?;
     let reach = 3.0 * (third - first);
     (reach > 0.0).then_some(first - reach..=third + reach)
 }
 
 /// Two-sided: the probability that so many fair coins fall at least as unevenly.
 fn sign_test(one: usize, other: usize) -> f64 {
-    let (few, all) = (one.min(other) as u64, (one + other) as u64);
+    let few = one.min(other) as u64;
+    let all = (one + other) as u64;
     let ln_half = -std::f64::consts::LN_2 * as_float(one + other);
     let tail: f64 = (0..=few).map(|heads| (ln_binomial(all, heads) + ln_half).exp()).sum();
     (2.0 * tail).min(1.0)
@@ -245,7 +247,8 @@ mod tests {
 
     #[test]
     fn where_nothing_changes_there_is_no_trend() {
-        let (mut drifts, mut changes) = (0, 0);
+        let mut drifts = 0;
+        let mut changes = 0;
         let experiment = Experiment { round_sd: 0.0, ..Experiment::default() };
         for seed in 0..400 {
             let found = trend(&experiment.rounds(seed)).unwrap();
@@ -366,7 +369,8 @@ mod tests {
 
         #[test]
         fn swapped_arms_mirror_the_trend(rounds in any_rounds()) {
-            let (there, back) = (trend(&rounds), trend(&swapped(&rounds)));
+            let there = trend(&rounds);
+            let back = trend(&swapped(&rounds));
             prop_assert_eq!(there.map(|item| item.drift.correlation), back.map(|back| -back.drift.correlation));
             let there = outlier_shares(&rounds).map(|outlier_share| (outlier_share.treatment, outlier_share.baseline, outlier_share.p_value));
             let back = outlier_shares(&swapped(&rounds));

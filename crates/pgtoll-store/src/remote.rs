@@ -89,7 +89,8 @@ impl Remote {
     }
 
     pub(crate) fn list(&self, prefix: &StoreUrl) -> Result<Vec<StoredObject>, StoreError> {
-        let (store, at) = (Arc::clone(&self.store), prefix.clone());
+        let store = Arc::clone(&self.store);
+        let at = prefix.clone();
         let key = key_of(prefix)?;
         self.answer(prefix, async move {
             let prefix = (!at.key().is_empty()).then_some(&key);
@@ -100,7 +101,9 @@ impl Remote {
     }
 
     pub(crate) fn head(&self, url: &StoreUrl) -> Result<StoredObject, StoreError> {
-        let (store, at, key) = (Arc::clone(&self.store), url.clone(), key_of(url)?);
+        let store = Arc::clone(&self.store);
+        let at = url.clone();
+        let key = key_of(url)?;
         self.answer(url, async move {
             let found = store.head(&key).await;
             found.map(|meta| stored(&at, &meta)).map_err(|error| StoreError::classify(&at, &error))
@@ -108,7 +111,9 @@ impl Remote {
     }
 
     pub(crate) fn put(&self, url: &StoreUrl, bytes: &[u8], new: bool) -> Result<bool, StoreError> {
-        let (store, at, key) = (Arc::clone(&self.store), url.clone(), key_of(url)?);
+        let store = Arc::clone(&self.store);
+        let at = url.clone();
+        let key = key_of(url)?;
         let payload = PutPayload::from(bytes.to_vec());
         self.answer(url, async move {
             let mode = if new { PutMode::Create } else { PutMode::Overwrite };
@@ -136,7 +141,8 @@ impl Remote {
 
     /// Whole objects, several at the same time.
     pub(crate) fn read_each(&self, objects: &[&StoredObject]) -> Result<Vec<Vec<u8>>, StoreError> {
-        let (mut rest, mut ahead) = (objects.iter(), VecDeque::new());
+        let mut rest = objects.iter();
+        let mut ahead = VecDeque::new();
         let mut read = Vec::with_capacity(objects.len());
         loop {
             while ahead.len() < AT_ONCE
@@ -203,7 +209,8 @@ async fn fetch(
     if !stored(&object.url, &got.meta).is_same(object) {
         return Err(StoreError::Replaced { url: url() });
     }
-    let (expected, mut found) = (range.end - range.start, 0);
+    let expected = range.end - range.start;
+    let mut found = 0;
     bytes.reserve_exact(usize::try_from(expected).unwrap_or_default());
     let mut stream = got.into_stream();
     while let Some(piece) = stream.next().await {

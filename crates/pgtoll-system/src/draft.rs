@@ -210,7 +210,8 @@ fn write_new(place: FilePlace, content: &[u8]) -> io::Result<()> {
 fn replace_output(place: FilePlace, content: &[u8], old: &FileStat) -> io::Result<()> {
     let mut draft = Draft::at(place)?;
     draft.write_all(content)?;
-    let (user, group) = (Uid::from_raw(old.st_uid), Gid::from_raw(old.st_gid));
+    let user = Uid::from_raw(old.st_uid);
+    let group = Gid::from_raw(old.st_gid);
     let kept = fchown(&draft.file, Some(user), Some(group));
     let mode = match kept {
         Ok(()) => old.st_mode & 0o777,
@@ -259,7 +260,8 @@ mod tests {
     #[test]
     fn a_private_file_replaces_a_link_and_leaves_its_target() {
         let directory = tempfile::tempdir().unwrap();
-        let (precious, state) = (directory.path().join("precious"), directory.path().join("state"));
+        let precious = directory.path().join("precious");
+        let state = directory.path().join("state");
         fs::write(&precious, "precious").unwrap();
         symlink(&precious, &state).unwrap();
         write_private(&state, b"new").unwrap();
@@ -305,7 +307,8 @@ mod tests {
     #[test]
     fn an_own_link_leads_to_the_output_and_stays() {
         let directory = tempfile::tempdir().unwrap();
-        let (path, link) = (directory.path().join("report.html"), directory.path().join("latest"));
+        let path = directory.path().join("report.html");
+        let link = directory.path().join("latest");
         symlink("report.html", &link).unwrap();
         write_output(&link, b"first").unwrap();
         write_output(&link, b"second").unwrap();
@@ -342,7 +345,8 @@ mod tests {
     #[test]
     fn lines_are_added_to_an_own_file_and_not_through_a_link() {
         let directory = tempfile::tempdir().unwrap();
-        let (path, link) = (directory.path().join("lines"), directory.path().join("link"));
+        let path = directory.path().join("lines");
+        let link = directory.path().join("link");
         append_private(&path, b"1\n").unwrap();
         append_private(&path, b"2\n").unwrap();
         assert_eq!((fs::read_to_string(&path).unwrap().as_str(), mode(&path)), ("1\n2\n", 0o600));

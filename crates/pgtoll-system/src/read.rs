@@ -80,7 +80,8 @@ mod tests {
     #[test]
     fn a_link_is_followed_only_where_that_is_allowed() {
         let directory = tempfile::tempdir().unwrap();
-        let (path, link) = (directory.path().join("file"), directory.path().join("link"));
+        let path = directory.path().join("file");
+        let link = directory.path().join("link");
         std::fs::write(&path, "1").unwrap();
         symlink(&path, &link).unwrap();
         assert!(open(&link).is_ok());

@@ -43,7 +43,8 @@ where
     let started = thread::scope(|scope| {
         let (sender, receiver) = sync_channel(2 * threads);
         let started = start(scope, threads, || {
-            let (sender, worker) = (sender.clone(), &worker);
+            let sender = sender.clone();
+            let worker = &worker;
             move || {
                 let mut work = worker();
                 while work(&mut |result| sender.send(result).is_ok()) {}
@@ -115,7 +116,8 @@ mod tests {
     #[test]
     fn all_results_come_with_any_number_of_threads() {
         for threads in [0, 1, 2, 8] {
-            let (next, mut taken) = (AtomicUsize::new(0), BTreeSet::new());
+            let next = AtomicUsize::new(0);
+            let mut taken = BTreeSet::new();
             let take = |number: Option<usize>| taken.extend(number);
             let started = run_workers(threads, INTERVAL, || numbers(&next, 1000), take);
             assert_eq!((started, taken.len()), (threads, 1000));
@@ -124,7 +126,8 @@ mod tests {
 
     #[test]
     fn without_threads_results_are_taken_as_they_come() {
-        let (next, mut order) = (AtomicUsize::new(0), Vec::new());
+        let next = AtomicUsize::new(0);
+        let mut order = Vec::new();
         let take = |number: Option<usize>| {
             // The next one is not begun before this one is taken.
             assert_eq!(number, Some(next.load(Ordering::Relaxed) - 1));
@@ -136,7 +139,8 @@ mod tests {
 
     #[test]
     fn workers_wait_for_who_takes_their_results() {
-        let (next, mut taken) = (AtomicUsize::new(0), 0);
+        let next = AtomicUsize::new(0);
+        let mut taken = 0;
         let take = |number: Option<usize>| {
             taken += usize::from(number.is_some());
             // Four of two threads wait in the channel, and each thread has one in its hands.
@@ -149,7 +153,9 @@ mod tests {
 
     #[test]
     fn while_workers_are_busy_the_caller_is_asked() {
-        let (may_end, mut asked, mut taken) = (AtomicBool::new(false), 0, 0);
+        let may_end = AtomicBool::new(false);
+        let mut asked = 0;
+        let mut taken = 0;
         let worker = || {
             |emit: &mut dyn FnMut(usize) -> bool| {
                 while !may_end.load(Ordering::Relaxed) {

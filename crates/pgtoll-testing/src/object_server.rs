@@ -104,14 +104,16 @@ impl ObjectServer {
     fn serve(tls: Option<Arc<ServerConfig>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let (state, has_tls) = (Arc::new(State::default()), tls.is_some());
+        let state = Arc::new(State::default());
+        let has_tls = tls.is_some();
         let of_thread = Arc::clone(&state);
         thread::spawn(move || {
             for stream in listener.incoming() {
                 if of_thread.is_stopped.load(Ordering::SeqCst) {
                     return;
                 }
-                let (state, stream) = (Arc::clone(&of_thread), stream.unwrap());
+                let state = Arc::clone(&of_thread);
+                let stream = stream.unwrap();
                 state.connections.fetch_add(1, Ordering::SeqCst);
                 // Head and body are written one after the other.
                 stream.set_nodelay(true).unwrap();
@@ -350,9 +352,11 @@ fn read_request(reader: &mut impl BufRead) -> Option<Request> {
     let mut line = String::new();
     reader.read_line(&mut line).ok().filter(|&read| read > 0)?;
     let mut words = line.split_whitespace();
-    let (method, target) = (words.next()?.to_owned(), words.next()?);
+    let method = words.next()?.to_owned();
+    let target = words.next()?;
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let (path, query) = (decoded(path), query.to_owned());
+    let path = decoded(path);
+    let query = query.to_owned();
     let mut headers = BTreeMap::new();
     loop {
         let mut line = String::new();
@@ -411,7 +415,8 @@ const OF_S3: Listing = Listing {
     },
     page: |entries, next| {
         let token = format!("<NextContinuationToken>{next}</NextContinuationToken>");
-        let (is_cut, token) = (!next.is_empty(), if next.is_empty() { "" } else { &token });
+        let is_cut = !next.is_empty();
+        let token = if next.is_empty() { "" } else { &token };
         format!(
             "<ListBucketResult><IsTruncated>{is_cut}</IsTruncated>{entries}{token}</ListBucketResult>"
         )

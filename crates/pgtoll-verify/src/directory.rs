@@ -166,7 +166,8 @@ impl<'a> DirectoryVerification<'a> {
     ) {
         let Self { data, settings, files, part, unit_files, maps, .. } = self;
         let work = Work::new(disk, data, files, (part.clone(), *unit_files), settings, *maps);
-        let (jobs, all_bytes) = (settings.jobs.get(), files.bytes());
+        let jobs = settings.jobs.get();
+        let all_bytes = files.bytes();
         let mut collector = Collector::new(verified, part.start, journal, take);
         let worker = || {
             let mut reader = work.reader();
@@ -451,7 +452,8 @@ pub(crate) mod tests {
             data.control.checksum_version = u32::from(sums);
             // Then nothing is a suspicion.
             data.control.state = ClusterState::InProduction;
-            let (mapped, direct) = (MappedFiles::default(), DirectFiles::default());
+            let mapped = MappedFiles::default();
+            let direct = DirectFiles::default();
             for disk in [&Files as &dyn Storage, &mapped, &direct] {
                 let found = verify_on(disk, &data, &settings(), &|_| true, &mut |_| ControlFlow::Continue(()));
                 let invalid = found.findings.iter().filter_map(|finding| match finding.defect {
@@ -513,7 +515,8 @@ pub(crate) mod tests {
         let (place, data) = damaged();
         let whole = verified(&data);
         let path = place.path().join("journal");
-        let (mut runs, mut bytes) = (0, 0);
+        let mut runs = 0;
+        let mut bytes = 0;
         let found = loop {
             let before = ResumeJournal::open(&path).unwrap().read_before();
             assert_eq!(before, bytes, "what was read is not read again");
@@ -620,7 +623,9 @@ pub(crate) mod tests {
     fn maps_are_compared_where_that_is_safe() {
         let stale =
             |first, blocks, claim, since| (first, Defect::MapStale { blocks, claim, since });
-        let (redo, old, new) = (Lsn(0x0300_0000), 0x0200_0000, 0x0400_0000);
+        let redo = Lsn(0x0300_0000);
+        let old = 0x0200_0000;
+        let new = 0x0400_0000;
         let table = |newest| {
             let pages = [(0, old, true), (1, old, false), (2, old, false), (3, newest, false)];
             pages.map(|(block, lsn, is_visible)| heap_page(block, lsn, is_visible)).concat()
@@ -645,8 +650,10 @@ pub(crate) mod tests {
             );
             all
         };
-        let (visible, alone) = (StaleClaim::Visible, StaleClaim::FrozenAlone);
-        let (stopped, crashed) = (ClusterState::ShutDown, ClusterState::InProduction);
+        let visible = StaleClaim::Visible;
+        let alone = StaleClaim::FrozenAlone;
+        let stopped = ClusterState::ShutDown;
+        let crashed = ClusterState::InProduction;
         let all = || map_page(old, &[0b1111_1111]);
         assert_eq!(found(stopped, None, all(), new), [stale(1, 3, visible, None)]);
         let since = Some(redo);

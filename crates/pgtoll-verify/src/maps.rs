@@ -250,7 +250,8 @@ mod tests {
 
     #[test]
     fn pages_of_other_times_are_not_compared() {
-        let (old, new) = (u64::from(OLD), u64::from(NEW));
+        let old = u64::from(OLD);
+        let new = u64::from(NEW);
         let since = MapRule::Since(REDO);
         for (page_lsn, map_lsn) in [(NEW, old), (OLD, new), (NEW, new), (0, old), (OLD, 0)] {
             check(since, &page(page_lsn, false, 900), Some(bits(3, map_lsn)), None);

@@ -16,7 +16,8 @@ pub(super) struct Pace {
 
 impl Pace {
     pub(super) fn new(rate: Option<u64>) -> Self {
-        let (next, is_stopped) = (Mutex::new(Instant::now()), AtomicBool::new(false));
+        let next = Mutex::new(Instant::now());
+        let is_stopped = AtomicBool::new(false);
         Self { rate, next, is_stopped, stopped: Condvar::new() }
     }
 

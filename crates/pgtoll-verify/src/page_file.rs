@@ -210,7 +210,8 @@ impl RelationPages {
 
     fn page(&self, block: u64) -> Result<Vec<u8>, PageFileError> {
         if block >= self.blocks() {
-            let (path, blocks) = (self.path.clone(), self.blocks());
+            let path = self.path.clone();
+            let blocks = self.blocks();
             return Err(PageFileError::NoBlock { path, blocks, block });
         }
         let mut page = vec![0; self.block_bytes];

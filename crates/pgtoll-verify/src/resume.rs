@@ -130,7 +130,8 @@ impl ResumeJournal {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(source) => return Err(ResumeError::Read { path: path.to_owned(), source }),
         };
-        let (path, written) = (path.to_owned(), Instant::now());
+        let path = path.to_owned();
+        let written = Instant::now();
         Ok(Self { path, found, of: None, written, every: EVERY, error: None })
     }
 

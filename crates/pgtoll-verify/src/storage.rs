@@ -55,7 +55,8 @@ impl ReadAt for File {
     fn will_read(&self, at: u64, bytes: u64) {
         if bytes > READ_BYTES as u64 {
             // A hint: a file system without readahead reads all the same.
-            let (at, bytes) = (at.cast_signed(), bytes.cast_signed());
+            let at = at.cast_signed();
+            let bytes = bytes.cast_signed();
             let _ = posix_fadvise(self, at, bytes, PosixFadviseAdvice::POSIX_FADV_SEQUENTIAL);
         }
     }
@@ -223,7 +224,8 @@ mod tests {
         let bytes: Vec<u8> = (0..=250_u8).cycle().take(300_000).collect();
         let file = tempfile::NamedTempFile::new_in("/var/tmp").unwrap();
         std::fs::write(file.path(), &bytes).unwrap();
-        let (mapped, direct) = (MappedFiles::default(), DirectFiles::default());
+        let mapped = MappedFiles::default();
+        let direct = DirectFiles::default();
         let disks: [&dyn Storage; 3] = [&Files, &mapped, &direct];
         for disk in disks {
             let open = disk.open(file.path()).unwrap();

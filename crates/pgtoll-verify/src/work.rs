@@ -142,7 +142,9 @@ impl<'a> Work<'a> {
     /// Where the unit ends that begins here: with a piece of a large file, or when small files are
     /// many or enough to read.
     fn end_of(&self, from: Position) -> Position {
-        let (mut to, mut bytes, mut files) = (from, 0, 0);
+        let mut to = from;
+        let mut bytes = 0;
+        let mut files = 0;
         while to < self.until
             && let Some(of_file) = self.files.bytes_of(to.file)
         {
@@ -238,7 +240,8 @@ impl<'a> Reader<'a> {
                 open.will_read(0, self.file.bytes);
             }
         }
-        let (open, mut buffer) = (self.open.take(), mem::take(&mut self.buffer));
+        let open = self.open.take();
+        let mut buffer = mem::take(&mut self.buffer);
         match &open {
             Some((_, Ok(open))) => self.piece(&**open, &mut buffer, from, to),
             Some((_, Err(error))) => self.unreadable(from, to, error.to_string()),
@@ -378,7 +381,8 @@ impl<'a> Reader<'a> {
             if let (Some(_), Some(last)) = (map.first_from(table), map.last()) {
                 let number = |block: u64| u32::try_from(block).unwrap_or(u32::MAX);
                 // All that is behind the end is missing, be it visible or not.
-                let (block, last) = (number(table.max(map.begin())), number(last));
+                let block = number(table.max(map.begin()));
+                let last = number(last);
                 let fork = RelationFork { number: ForkNumber::MAIN, ..self.file.fork };
                 let defect = Defect::Layout(LayoutDefect::VisibleBeyondEnd { last });
                 self.portion.findings.push(BlockFinding { fork, block, defect });

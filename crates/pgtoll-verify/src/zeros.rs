@@ -145,7 +145,8 @@ mod tests {
 
     #[test]
     fn runs_grow_over_portions_and_end_with_the_relation() {
-        let (mut first, mut second) = (ZeroPages::default(), ZeroPages::default());
+        let mut first = ZeroPages::default();
+        let mut second = ZeroPages::default();
         for block in [3, 4, 7] {
             first.add_zeros(fork(1), block);
         }

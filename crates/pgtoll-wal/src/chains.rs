@@ -93,7 +93,8 @@ impl Collect for BlockChains {
             return;
         }
         let mut kept: Option<Arc<NamedRecord>> = None;
-        let (mut added, mut dropped) = (0, 0);
+        let mut added = 0;
+        let mut dropped = 0;
         for block in &parts.blocks {
             let fork = RelationFork { relation: block.relation, number: block.fork };
             let found = self.blocks.get_mut(&fork).and_then(|blocks| blocks.get_mut(&block.block));
@@ -115,7 +116,8 @@ impl Collect for BlockChains {
 
     fn append(&mut self, later: Self) {
         self.is_full |= later.is_full;
-        let (mut added, mut dropped) = (0, 0);
+        let mut added = 0;
+        let mut dropped = 0;
         for (fork, blocks) in later.blocks {
             let own = self.blocks.entry(fork).or_default();
             for (block, chain) in blocks {
@@ -175,7 +177,10 @@ mod tests {
 
     /// A record that names these blocks, each with an image that applies, one that does not, or none.
     fn add(to: &mut BlockChains, at: u64, blocks: &[(u32, Option<bool>)]) {
-        let (total_bytes, xid, previous, crc) = (24, 7, Lsn(0), 0);
+        let total_bytes = 24;
+        let xid = 7;
+        let previous = Lsn(0);
+        let crc = 0;
         let header = RecordHeader { total_bytes, xid, previous, info: 0, manager: 10, crc };
         let facts = &MAJORS[0].wal;
         let bytes = &[0; 24];
@@ -204,13 +209,19 @@ mod tests {
     /// A row of BRIN on block 9, whose number the range map in block 3 gets; with an image of that or
     /// without.
     fn add_range(to: &mut BlockChains, at: u64, has_image: bool) {
-        let (total_bytes, xid, previous, crc) = (24, 7, Lsn(0), 0);
+        let total_bytes = 24;
+        let xid = 7;
+        let previous = Lsn(0);
+        let crc = 0;
         // INSERT+INIT.
         let header = RecordHeader { total_bytes, xid, previous, info: 0x90, manager: 17, crc };
         let facts = &MAJORS[0].wal;
         let bytes = &[0; 24];
         let record = Record { at: Lsn(at), end: Lsn(at + 24), header, bytes, facts };
-        let (hole_offset, hole_bytes, compression, range) = (0, 0, None, 0..0);
+        let hole_offset = 0;
+        let hole_bytes = 0;
+        let compression = None;
+        let range = 0..0;
         let image = Image { hole_offset, hole_bytes, applies: true, compression, range };
         let block = |id, block, will_init, image| BlockReference {
             id,

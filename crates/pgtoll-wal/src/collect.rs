@@ -24,7 +24,8 @@ pub trait Collect: Send {
     /// there, and does not follow the last one that was appended. Never called by
     /// [`scan_with`](crate::scan_with), which ends there.
     fn gap(&mut self, from: Lsn, to: Lsn) {
-        let (_, _) = (from, to);
+        let _ = from;
+        let _ = to;
     }
 }
 

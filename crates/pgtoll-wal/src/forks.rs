@@ -84,7 +84,8 @@ mod tests {
         fn amounts_are_those_of_a_plain_map(
             named in proptest::collection::vec((0_u32..300, 0_u32..2, 0_u8..4), 0..500),
         ) {
-            let (mut forks, mut expected) = (Forks::default(), BTreeMap::new());
+            let mut forks = Forks::default();
+            let mut expected = BTreeMap::new();
             for (number, database, fork) in named {
                 let relation = RelFileLocator { tablespace: 1663, database, rel_number: number };
                 let fork = RelationFork { relation, number: ForkNumber(fork) };

@@ -4,7 +4,9 @@ use crate::TarStream;
 
 /// Reads any bytes as a tar; the members' names, and bytes of them that are there.
 pub fn tar_members(tar: &[u8]) -> (Vec<String>, u64, bool) {
-    let (mut stream, mut names, mut bytes) = (TarStream::new(tar), Vec::new(), 0);
+    let mut stream = TarStream::new(tar);
+    let mut names = Vec::new();
+    let mut bytes = 0;
     loop {
         match stream.next_member() {
             Ok(Some(member)) => names.push(member.path),

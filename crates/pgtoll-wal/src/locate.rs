@@ -48,7 +48,8 @@ pub(crate) fn locate(
     since_us: i64,
     mut first: impl FnMut(usize, i64) -> Option<(Lsn, i64)>,
 ) -> Option<Lsn> {
-    let (mut begin, mut end) = (0, segments);
+    let mut begin = 0;
+    let mut end = segments;
     // Events before `begin` are earlier. From `end` on the first one is not earlier by more than the disorder.
     while begin < end {
         let middle = begin.midpoint(end);
@@ -83,7 +84,9 @@ mod tests {
         ) {
             // Events by segment; some segments have none.
             let mut late = late.into_iter().cycle();
-            let (mut time, mut at, mut segments) = (0, 0, Vec::new());
+            let mut time = 0;
+            let mut at = 0;
+            let mut segments = Vec::new();
             for (step, events, is_empty) in steps {
                 let mut of_segment = Vec::new();
                 for _ in 0..if is_empty { 0 } else { events } {

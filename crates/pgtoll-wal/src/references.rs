@@ -127,7 +127,9 @@ impl BlockReferences {
         for (fork, block) in blocks {
             wanted.entry(fork).or_default().insert(block, BlockHistory::default());
         }
-        let (first, minimal, checkpoints) = (None, None, BTreeMap::new());
+        let first = None;
+        let minimal = None;
+        let checkpoints = BTreeMap::new();
         Self { blocks: wanted, limit, is_reached: false, first, minimal, checkpoints }
     }
 
@@ -253,8 +255,12 @@ mod tests {
     /// A record of 8 bytes that names this block of the relation.
     fn add(to: &mut BlockReferences, at: u64, record_type: RecordType, block: u32, data: &[u32]) {
         let bytes: Vec<u8> = data.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let (manager, info) = (record_type.manager, record_type.info);
-        let (total_bytes, xid, previous, crc) = (24, 0, Lsn(0), 0);
+        let manager = record_type.manager;
+        let info = record_type.info;
+        let total_bytes = 24;
+        let xid = 0;
+        let previous = Lsn(0);
+        let crc = 0;
         let header = RecordHeader { total_bytes, xid, previous, info, manager, crc };
         let facts = &MAJORS[0].wal;
         let record = Record { at: Lsn(at), end: Lsn(at + 8), header, bytes: &bytes, facts };

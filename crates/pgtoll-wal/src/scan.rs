@@ -164,7 +164,8 @@ pub fn locate_range(
     {
         return Err(WalReadError::EmptyRange { from, to });
     }
-    let (begin, last) = (wal.begin(0), wal.end(segments.len() - 1));
+    let begin = wal.begin(0);
+    let last = wal.end(segments.len() - 1);
     if start >= last || end <= begin {
         return Err(WalReadError::OutOfRange { begin, end: last });
     }
@@ -216,7 +217,9 @@ fn read<C: Collect>(
     let (sender, receiver) = mpsc::channel();
     std::thread::scope(|scope| {
         let started = pgtoll_system::threads::start(scope, count, || {
-            let (sender, queue, new) = (sender.clone(), &queue, &new);
+            let sender = sender.clone();
+            let queue = &queue;
+            let new = &new;
             move || {
                 let _closing = Closing(queue);
                 let mut memory = ReadBuffers::new();

@@ -115,7 +115,8 @@ impl<'a> Wal<'a> {
     /// The sums of the records that begin from one place to another, both where records begin;
     /// `None` where that cannot be read again.
     pub(crate) fn sums(&self, from: Lsn, to: Lsn) -> Option<Sums> {
-        let (mut sums, mut parts) = (Sums::default(), Parts::default());
+        let mut sums = Sums::default();
+        let mut parts = Parts::default();
         let within = |number: &usize| self.begin(*number) < to && self.end(*number) > from;
         let mut decoder: Option<Decoder> = None;
         let mut buffer = AlignedBuffer::new(CHUNK);
@@ -157,7 +158,10 @@ impl<'a> Wal<'a> {
         memory: &mut ReadBuffers,
     ) -> SegmentResult<C> {
         let timelines = [self.segments[number].name.timeline; 2];
-        let (first, last, begin, end) = (None, None, None, None);
+        let first = None;
+        let last = None;
+        let begin = None;
+        let end = None;
         let is_past = false;
         let mut segment =
             SegmentResult { first, last, begin, end, is_past, collected, timelines, stop: None };
@@ -176,9 +180,11 @@ impl<'a> Wal<'a> {
         match self.segments.get(number + 1) {
             Some(next) if next.name.place == place => Ok(number + 1),
             Some(_) => {
-                let (at, to) = (self.end(number), self.begin(number + 1));
+                let at = self.end(number);
+                let to = self.begin(number + 1);
                 let count = to.bytes_since(at).unwrap_or(0) / u64::from(self.header.segment_bytes);
-                let (timeline, (high, low)) = (name.timeline, place);
+                let timeline = name.timeline;
+                let (high, low) = place;
                 let name = format!("{timeline:08X}{high:08X}{low:08X}");
                 Err(End::Missing { at, name, count: count.max(1) })
             }
@@ -312,7 +318,8 @@ impl<C: Collect> Reading<'_, '_, C> {
             if decoder.next_page() != begin {
                 return Err(WalError::OtherPage { at: begin, found: decoder.next_page() });
             }
-            let (own, wal) = (decoder.segment(), &self.wal.header);
+            let own = decoder.segment();
+            let wal = &self.wal.header;
             if (own.system_identifier, own.segment_bytes, own.page_bytes)
                 != (wal.system_identifier, wal.segment_bytes, wal.page_bytes)
             {
@@ -323,7 +330,8 @@ impl<C: Collect> Reading<'_, '_, C> {
         let Some(decoder) = &mut self.decoder else { return Ok(()) };
         let segment_end = self.wal.end(self.number);
         let range = &self.wal.range;
-        let (part, parts) = (&mut *self.of, &mut *self.parts);
+        let part = &mut *self.of;
+        let parts = &mut *self.parts;
         if decoder.next_page() == self.wal.begin(self.number) {
             part.timelines[0] = decoder.timeline();
         }

@@ -100,7 +100,8 @@ pub trait StreamWatch<C> {
 
     /// Sees what was read until now, and the redo point that it began with.
     fn look(&mut self, read: &mut WalSummary<C>, redo: Lsn) {
-        let (_, _) = (read, redo);
+        let _ = read;
+        let _ = redo;
     }
 
     /// The connection was lost, or the server was stopped. Waits until another try, from where reading was,
@@ -192,7 +193,8 @@ impl<C: Collect> Reading<'_, C> {
     fn read(&mut self, mut sender: Sender) -> (Result<End, ServerError>, u32) {
         loop {
             let end = self.receive(&mut sender);
-            let (at, resumed) = (Lsn(sender.streaming.position()), sender.resumed);
+            let at = Lsn(sender.streaming.position());
+            let resumed = sender.resumed;
             sender.streaming.close();
             let why = match &end {
                 Ok(stopped @ End::ServerStopped(_)) => stopped.to_string(),

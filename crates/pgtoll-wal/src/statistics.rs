@@ -89,7 +89,8 @@ impl WalStatistics {
             let mut totals =
                 ForkTotals { amount: std::mem::take(&mut own), ..ForkTotals::default() };
             if let Some(image) = &block.image {
-                let (cause, images) = (cause_of(kind, block.id, image.applies), images_of(image));
+                let cause = cause_of(kind, block.id, image.applies);
+                let images = images_of(image);
                 (totals.amount.image_bytes, totals.images) = (images.bytes, 1);
                 totals.hint_bytes = if cause == ImageCause::Hint { images.bytes } else { 0 };
                 self.causes[cause as usize].add(&images);
@@ -276,7 +277,8 @@ mod tests {
 
     #[test]
     fn databases_whose_maps_replay_empties_are_named() {
-        let (vm, fsm) = (ForkNumber::VM, ForkNumber::FSM);
+        let vm = ForkNumber::VM;
+        let fsm = ForkNumber::FSM;
         let mut all = WalStatistics::default();
         add(&mut all, XLOG_FPI, 16400, vm, 24);
         add(&mut all, XLOG_FPI, 16400, vm, 24);

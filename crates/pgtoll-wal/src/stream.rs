@@ -79,7 +79,9 @@ impl<C: Collect> WalStream<C> {
         let Some(decoder) = &mut self.decoder else { return Ok(()) };
         let page_bytes = decoder.segment().page_bytes as usize;
         let whole = self.rest.len() / page_bytes * page_bytes;
-        let (summary, latest, parts) = (&mut self.summary, &mut self.latest, &mut self.parts);
+        let summary = &mut self.summary;
+        let latest = &mut self.latest;
+        let parts = &mut self.parts;
         let until = self.until;
         let fed = decoder.feed(&self.rest[..whole], &mut |record: &Record<'_>| {
             if until.is_some_and(|until| record.at >= until) {

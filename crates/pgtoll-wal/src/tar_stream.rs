@@ -116,7 +116,9 @@ impl<R: Read> TarStream<R> {
     /// The next member; `None` at the tar's end. What was not read of the one before is passed over.
     pub fn next_member(&mut self) -> Result<Option<TarMember>, TarError> {
         self.pass_over()?;
-        let (mut long_name, mut long_bytes, mut is_sparse) = (None, None, false);
+        let mut long_name = None;
+        let mut long_bytes = None;
+        let mut is_sparse = false;
         loop {
             let mut block = [0; BLOCK];
             let begin = self.at;
@@ -340,14 +342,16 @@ mod tests {
 
     /// Every member with its bytes, and how it ended.
     fn all(bytes: &[u8]) -> (Vec<(TarMember, Vec<u8>)>, Option<TarError>) {
-        let (mut stream, mut members) = (TarStream::new(bytes), Vec::new());
+        let mut stream = TarStream::new(bytes);
+        let mut members = Vec::new();
         loop {
             let member = match stream.next_member() {
                 Ok(Some(member)) => member,
                 Ok(None) => return (members, None),
                 Err(error) => return (members, Some(error)),
             };
-            let (mut read, mut buffer) = (Vec::new(), [0; 700]);
+            let mut read = Vec::new();
+            let mut buffer = [0; 700];
             loop {
                 match stream.read(&mut buffer) {
                     Ok(0) => break,

@@ -25,7 +25,8 @@ pub(crate) fn members(path: &Path, packing: Packing) -> io::Result<Vec<SegmentFi
     let stream = &mut TarStream::new(packing.open(Box::new(file))?);
     members_of(stream, path, &mut |stream, _| {
         let mut writer: &File = &unpacked;
-        let (at, bytes) = (end, io::copy(&mut TarMemberReader { stream }, &mut writer)?);
+        let at = end;
+        let bytes = io::copy(&mut TarMemberReader { stream }, &mut writer)?;
         end += bytes;
         Ok(Member { file: unpacked.clone(), at, bytes })
     })

@@ -89,7 +89,9 @@ fn vacuum(version: Version, between: usize) -> [WhatIfOutcome; 2] {
         full_page_writes: true,
         compression: ImageCompression::AsStored,
     };
-    let (max_wal_size, timeout_us, completion_target) = (1 << 40, i64::MAX, 0.9);
+    let max_wal_size = 1 << 40;
+    let timeout_us = i64::MAX;
+    let completion_target = 0.9;
     let schedule = Schedule::Rule { max_wal_size, timeout_us, completion_target };
     let without_hints = Settings { schedule, hints: false, ..with_hints };
     let question = Arc::new(Question {

@@ -128,7 +128,8 @@ impl Connection {
     /// Runs one or more statements, and says how the last one ended: a `COMMIT` that did not commit
     /// has the tag `ROLLBACK`, and one that did not wait for its standbys a warning.
     pub fn complete(&mut self, sql: &str) -> Result<Completion, Error> {
-        let (mut tag, mut value) = (String::new(), None);
+        let mut tag = String::new();
+        let mut value = None;
         let mut columns: Option<Columns> = None;
         self.ask(sql, |reply| {
             match (reply.tag(), &columns) {

@@ -290,7 +290,8 @@ fn endless(
     talk: impl FnOnce(Result<Connection, Error>) -> Error,
 ) -> String {
     let (stream, mut peer) = UnixStream::pair().unwrap();
-    let (begin, again) = (begin.to_vec(), again.repeat(1 + 100_000 / again.len()));
+    let begin = begin.to_vec();
+    let again = again.repeat(1 + 100_000 / again.len());
     let server = thread::spawn(move || {
         let mut said = peer.write_all(&begin);
         while said.is_ok() {

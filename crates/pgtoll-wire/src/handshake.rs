@@ -138,7 +138,8 @@ fn authenticate(transport: &mut Transport, startup: &Startup<'_>) -> Result<(), 
             send_password(transport, password(startup)?.as_bytes())?;
         }
         Message::AuthenticationMd5Password(body) => {
-            let (user, password) = (startup.user.as_bytes(), password(startup)?.as_bytes());
+            let user = startup.user.as_bytes();
+            let password = password(startup)?.as_bytes();
             let hash = authentication::md5_hash(user, password, body.salt());
             send_password(transport, hash.as_bytes())?;
         }

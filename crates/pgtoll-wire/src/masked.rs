@@ -30,7 +30,8 @@ type Find = fn(&str, usize) -> Option<(Range<usize>, usize)>;
 /// The line with each secret replaced.
 fn replaced(line: &str, find: Find) -> Cow<'_, str> {
     let mut shown = String::new();
-    let (mut copied, mut from) = (0, 0);
+    let mut copied = 0;
+    let mut from = 0;
     while let Some((secret, next)) = find(line, from) {
         if !secret.is_empty() && secret.start >= copied {
             shown.push_str(&line[copied..secret.start]);

@@ -289,7 +289,8 @@ mod tests {
 
     #[test]
     fn what_the_socket_does_not_take_is_kept_and_sent_later() {
-        let ((mut first, mut theirs), (mut second, _other)) = (end(), end());
+        let (mut first, mut theirs) = end();
+        let (mut second, _other) = end();
         let sent: Vec<u8> = (0..4_000_000_u32).map(|at| at.to_le_bytes()[0]).collect();
         first.send(&sent);
         assert!(first.unsent() > 0);
@@ -308,7 +309,8 @@ mod tests {
 
     #[test]
     fn a_peer_that_is_gone_ends_the_connection() {
-        let ((mut first, theirs), (mut second, _other)) = (end(), end());
+        let (mut first, theirs) = end();
+        let (mut second, _other) = end();
         assert_eq!(first.receive(&mut [0; 8]), None);
         drop(theirs);
         let never = Interruption::new().unwrap();
@@ -321,7 +323,8 @@ mod tests {
 
     #[test]
     fn an_interruption_ends_waiting() {
-        let ((mut first, _theirs), (mut second, _other)) = (end(), end());
+        let (mut first, _theirs) = end();
+        let (mut second, _other) = end();
         let interruption = Interruption::new().unwrap();
         interruption.interrupt();
         let found = await_traffic(&mut first, Some(&mut second), [true; 2], &interruption, None);

@@ -88,7 +88,8 @@ impl Client {
     pub fn new(connection: Connection, mix: &Mix, scale: u32) -> Result<Self, LoadError> {
         let mut variables = Variables::default();
         let mut total = 0;
-        let (mut programs, mut weights) = (Vec::new(), Vec::new());
+        let mut programs = Vec::new();
+        let mut weights = Vec::new();
         for (script, weight) in mix.scripts().iter().filter(|(_, weight)| *weight > 0) {
             total += u64::from(*weight);
             weights.push(total);
@@ -203,7 +204,9 @@ impl Client {
         }
         let _precise = PreciseSleep::begin();
         let begin = Instant::now();
-        let (mut transactions, mut late, mut scheduled_s) = (0, 0, 0.0);
+        let mut transactions = 0;
+        let mut late = 0;
+        let mut scheduled_s = 0.0;
         loop {
             scheduled_s += random::gap(&mut self.order) * gap_s;
             let scheduled = Duration::try_from_secs_f64(scheduled_s).unwrap_or(Duration::MAX);
@@ -418,7 +421,8 @@ fn remember(row: &Row, columns: &[Slot], variables: &mut Variables) {
 
 /// A random number, unless the bounds are none.
 fn draw([from, to]: [Bound; 2], variables: &Variables, random: &mut Pcg64) -> Option<i64> {
-    let (from, to) = (from.value(variables)?, to.value(variables)?);
+    let from = from.value(variables)?;
+    let to = to.value(variables)?;
     let is_range = from <= to && to.checked_sub(from)? < i64::MAX;
     is_range.then(|| random::uniform(random, from, to))
 }

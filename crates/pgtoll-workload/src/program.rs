@@ -156,7 +156,8 @@ impl Execution {
 
 impl ScriptLine {
     pub(crate) fn server(&self, statement: &str, source: pgtoll_wire::Error) -> LoadError {
-        let (script, line) = (self.script.to_string(), self.line);
+        let script = self.script.to_string();
+        let line = self.line;
         LoadError::Server {
             script,
             line,

@@ -49,7 +49,8 @@ pub(crate) fn zipfian(random: &mut Pcg64, from: i64, to: i64, parameter: f64) ->
     let power = parameter - 1.0;
     let b = power.exp2();
     loop {
-        let (u, v) = (random.random::<f64>(), random.random::<f64>());
+        let u = random.random::<f64>();
+        let v = random.random::<f64>();
         let rank = u.powf(-1.0 / power).floor();
         let t = (1.0 + 1.0 / rank).powf(power);
         if v * rank * (t - 1.0) / (b - 1.0) <= t / b && rank <= ranks as f64 {

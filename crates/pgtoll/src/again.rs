@@ -59,7 +59,8 @@ fn words(given: Option<&ArgMatches>, resolved: Resolved<'_>) -> Vec<String> {
     let mut words = vec!["pgtoll".to_owned()];
     let mut root = Arguments::command();
     root.build();
-    let (mut command, mut given) = (&root, given);
+    let mut command = &root;
+    let mut given = given;
     while let Some((name, below)) = given.and_then(ArgMatches::subcommand) {
         let Some(found) = command.find_subcommand(name) else { break };
         words.push(name.to_owned());

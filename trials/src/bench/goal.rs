@@ -98,7 +98,8 @@ pub fn outcomes_table(outcomes: &[BenchOutcome], decimals: usize) -> String {
             BenchGoal::AtLeast(goal) => Some(goal),
         };
         let goal = goal.map_or_else(String::new, |goal| format!("{goal:.decimals$}"));
-        let (what, verdict) = (&outcome.what, verdict(outcome));
+        let what = &outcome.what;
+        let verdict = verdict(outcome);
         let _ = writeln!(text, "{what:<46}{ratio:>7.decimals$}{interval:>18}{goal:>8}  {verdict}");
     }
     text

@@ -40,7 +40,9 @@ impl Collect for Types {
 
 #[expect(clippy::print_stdout, reason = "a program to be timed says what it did")]
 fn main() -> anyhow::Result<()> {
-    let (mut threads, mut plain, mut paths) = (1, false, Vec::new());
+    let mut threads = 1;
+    let mut plain = false;
+    let mut paths = Vec::new();
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {

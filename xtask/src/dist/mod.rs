@@ -16,7 +16,8 @@ use crate::{command, licences, output, root, run, say};
 
 /// Makes everything in `target/dist`; with `--check` installs and runs it in clean roots.
 pub(crate) fn dist(options: &[&str]) -> anyhow::Result<()> {
-    let (mut target, mut check) = (None, false);
+    let mut target = None;
+    let mut check = false;
     let mut rest = options.iter();
     while let Some(option) = rest.next() {
         match *option {
@@ -123,7 +124,8 @@ impl Parts {
             .env("SOURCE_DATE_EPOCH", &epoch))?;
         let packages = licences::linked(target.triple)?;
         write_licences(target, &packages, &files.join("licences"))?;
-        let (version, description) = (text("version"), text("description"));
+        let version = text("version");
+        let description = text("description");
         let repository = text("repository");
         Ok(Self { target, version, description, repository, epoch, program, files, packages })
     }

@@ -107,7 +107,8 @@ mod tests {
 
     #[test]
     fn a_wheel_has_its_hashes_and_is_made_again_the_same() {
-        let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let one = tempfile::tempdir().unwrap();
+        let other = tempfile::tempdir().unwrap();
         let wheel = pack(one.path());
         assert_eq!(wheel, pack(other.path()));
         let mut archive = ZipArchive::new(io::Cursor::new(wheel)).unwrap();

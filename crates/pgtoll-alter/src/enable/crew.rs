@@ -109,7 +109,8 @@ impl<'a> Crew<'a> {
                 return Err(WriteError::BlockNumber { path: file.path.clone() });
             }
         }
-        let (block_bytes, file_blocks) = (control.block_bytes as usize, control.file_blocks);
+        let block_bytes = control.block_bytes as usize;
+        let file_blocks = control.file_blocks;
         Ok(Self { medium, hold, files, block_bytes, file_blocks, jobs: jobs.max(1) })
     }
 
@@ -138,8 +139,10 @@ impl<'a> Crew<'a> {
         journal: Option<&EnableJournal>,
         progress: ProgressTo<'_>,
     ) -> Result<EnabledPages, WriteError> {
-        let (stretches, by_file) = (self.stretches(done), self.file_progress());
-        let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let stretches = self.stretches(done);
+        let by_file = self.file_progress();
+        let next = AtomicUsize::new(0);
+        let stop = AtomicBool::new(false);
         let (events, happened) = channel();
         let (finished, to_sync) = sync_channel(self.to_sync_max());
         // Gone with the last syncer, so that writers do not wait for room that never comes.
@@ -188,9 +191,11 @@ impl<'a> Crew<'a> {
         let wanted = self.jobs.min(stretches.len());
         let mut watch = Watch::new(EnableStep::Write, self.bytes(), passed_over, &stop, progress);
         thread::scope(|scope| {
-            let (write, sync) = (&write, &sync);
+            let write = &write;
+            let sync = &sync;
             let new_sync = || {
-                let (to_sync, events) = (Arc::clone(&to_sync), events.clone());
+                let to_sync = Arc::clone(&to_sync);
+                let events = events.clone();
                 move || sync(to_sync, events)
             };
             let new_write = |finished: Option<SyncSender<ToSync>>| {
@@ -246,7 +251,8 @@ impl<'a> Crew<'a> {
     /// Reads all again, from the disk where the system lets go of its copies, and compares.
     pub(super) fn verify(&self, progress: ProgressTo<'_>) -> Result<(), WriteError> {
         let stretches = self.stretches(&BTreeSet::new());
-        let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let next = AtomicUsize::new(0);
+        let stop = AtomicBool::new(false);
         let (events, happened) = channel();
         let verify = |hear: &mut dyn FnMut(Outcome) -> bool| {
             let _ended = StopOnPanic(&stop);
@@ -471,7 +477,9 @@ impl<'a> Watch<'a> {
         stop: &'a AtomicBool,
         progress: ProgressTo<'a>,
     ) -> Self {
-        let (done, synced, threads) = (passed_over, passed_over, EnableThreads::default());
+        let done = passed_over;
+        let synced = passed_over;
+        let threads = EnableThreads::default();
         Self { step, all, done, synced, stop, progress, threads, outcome: Ok(()) }
     }
 
@@ -505,7 +513,8 @@ impl<'a> Watch<'a> {
 
     /// Syncs go on beside the writes, and are shown when those are done.
     fn so_far(&self) -> EnableProgress {
-        let (all, threads) = (self.all, self.threads);
+        let all = self.all;
+        let threads = self.threads;
         match self.step {
             EnableStep::Write if self.done == self.all && self.synced > 0 => {
                 EnableProgress { step: EnableStep::Sync, done: self.synced, all, threads }
@@ -565,6 +574,7 @@ fn sync_directory(path: &Path) -> Result<(), WriteError> {
 /// Where it cannot be dropped, what is in memory is read.
 fn drop_cached(file: &File, bytes: &Range<u64>) {
     let as_offset = |at: u64| i64::try_from(at).unwrap_or(0);
-    let (begin, length) = (as_offset(bytes.start), as_offset(bytes.end - bytes.start));
+    let begin = as_offset(bytes.start);
+    let length = as_offset(bytes.end - bytes.start);
     let _ = posix_fadvise(file, begin, length, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
 }

@@ -188,7 +188,8 @@ fn checksum(header: &str, line: &str) -> u32 {
 
 /// The lines up to the first one that is damaged or not whole, and how many bytes they are.
 fn valid(header: &str, mut text: &[u8]) -> (HashSet<String>, usize) {
-    let (mut found, all) = (HashSet::new(), text.len());
+    let mut found = HashSet::new();
+    let all = text.len();
     while let Some(end) = text.iter().position(|&byte| byte == b'\n') {
         let line = str::from_utf8(&text[..end]).ok().and_then(|line| line.split_once(' '));
         match line {

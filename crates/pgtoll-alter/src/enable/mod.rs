@@ -140,7 +140,8 @@ fn enable_on(
     }
     hold.set_checksum_version(ON, options.sync)?;
     journal::remove(hold.data());
-    let (files, bytes) = (list.files.len() as u64, crew.bytes());
+    let files = list.files.len() as u64;
+    let bytes = crew.bytes();
     let earlier = earlier(journal.as_ref(), &done, &list);
     Ok(ChecksumsChanged { already: false, files, bytes, pages, earlier, foreign: list.foreign })
 }

@@ -169,7 +169,8 @@ mod tests {
         bytes[8192 + 8..8192 + 10].copy_from_slice(&right.to_le_bytes());
         let path = Path::new("f");
         let blocks = Blocks { path, block_bytes: 8192, in_file: 0, in_fork: 100 };
-        let (mut found, mut checksums) = (EnabledPages::default(), Vec::new());
+        let mut found = EnabledPages::default();
+        let mut checksums = Vec::new();
         assert_eq!(blocks.stamp(&mut bytes, &mut checksums, &mut found), [0, 3]);
         assert_eq!((found.pages, found.new, found.refused), (4, 1, 0));
         assert_eq!(found.cut_short, [path]);

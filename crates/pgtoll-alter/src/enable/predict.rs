@@ -66,7 +66,9 @@ impl Prediction {
     pub fn seconds(&self, bytes: u64, jobs: usize, sync: bool) -> (f64, f64) {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         #[expect(clippy::cast_precision_loss, reason = "a prediction")]
-        let (bytes, jobs) = (bytes as f64, jobs.clamp(1, cores) as f64);
+        let bytes = bytes as f64;
+        #[expect(clippy::cast_precision_loss, reason = "threads are few")]
+        let jobs = jobs.clamp(1, cores) as f64;
         #[expect(clippy::cast_precision_loss, reason = "they are few")]
         let stale = bytes * self.stale as f64 / self.pages.max(1) as f64;
         let work = (bytes * self.read + stale * self.copy) / jobs;
@@ -95,7 +97,9 @@ struct Piece<'a> {
 fn pieces(files: &[RelationFile], block_bytes: u64) -> Vec<Piece<'_>> {
     let all: u64 = files.iter().map(|file| file.bytes).sum();
     let step = (all / PIECES).max(PIECE_BYTES as u64);
-    let (mut pieces, mut before, mut next) = (Vec::new(), 0, 0);
+    let mut pieces = Vec::new();
+    let mut before = 0;
+    let mut next = 0;
     // Direct reads begin at whole pages of memory too.
     let unit = block_bytes.max(ALIGNMENT as u64);
     for file in files {

@@ -230,7 +230,8 @@ fn become_owner(data: &Path, uid: u32, gid: u32) -> Result<(), WriteError> {
     if !own.is_root() {
         return Err(WriteError::NotOwner { path: data.to_owned(), uid });
     }
-    let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+    let uid = Uid::from_raw(uid);
+    let gid = Gid::from_raw(gid);
     let become_it = || {
         setgroups(&[gid])?;
         setresgid(gid, gid, gid)?;

@@ -137,7 +137,8 @@ mod tests {
         directory.make().unwrap();
         let mode = fs::metadata(directory.path()).unwrap().mode() & 0o777;
         assert_eq!(mode, 0o700);
-        let (first, second) = (directory.undo_file("20260101"), directory.undo_file("20260102"));
+        let first = directory.undo_file("20260101");
+        let second = directory.undo_file("20260102");
         for path in [&second, &first, &directory.ledger()] {
             fs::write(path, "").unwrap();
         }

@@ -106,7 +106,8 @@ impl UndoPage {
 
     /// Whether a repair can have made it.
     fn is_possible(&self) -> bool {
-        let (before, after) = (unhex(&self.before), unhex(&self.after));
+        let before = unhex(&self.before);
+        let after = unhex(&self.after);
         before.zip(after).is_some_and(|(before, after)| {
             !before.is_empty()
                 && before.len() == after.len()
@@ -415,7 +416,8 @@ mod tests {
     #[test]
     fn a_page_is_the_old_one_the_new_one_or_sectors_of_both() {
         let page = undo().pages.swap_remove(0);
-        let (before, after) = (unhex(&page.before).unwrap(), unhex(&page.after).unwrap());
+        let before = unhex(&page.before).unwrap();
+        let after = unhex(&page.after).unwrap();
         let mut mixed = after.clone();
         mixed[..512].copy_from_slice(&before[..512]);
         let mut other = after.clone();

@@ -283,7 +283,8 @@ impl Asked<'_> {
 fn check_target(data: &DataDirectory) -> Result<(), RepairError> {
     let path = || data.path.clone();
     if !data.is_consistent() {
-        let (state, is_backup) = (data.control.state, data.backup_start.is_some());
+        let state = data.control.state;
+        let is_backup = data.backup_start.is_some();
         return Err(RepairError::NotStopped { path: path(), state, is_backup });
     }
     if let Some(pid) = data.server()? {
@@ -635,7 +636,8 @@ impl Planner<'_> {
         let wal = self.block_wal(damaged);
         let judgement = judge(page, &candidate, damaged.block, &wal, history);
         let lsn = PageHeader::read(&candidate).map(|header| header.lsn);
-        let (class, mut reason) = (judgement.class, judgement.reason);
+        let class = judgement.class;
+        let mut reason = judgement.reason;
         if let Some(note) = source.note.as_ref().filter(|_| class == EvidenceClass::Refused) {
             reason = format!("{reason}; {note}");
         }

@@ -217,7 +217,8 @@ fn without_record(
     wal: &BlockWal,
     source: &SourceHistory,
 ) -> Result<Basis, Judgement> {
-    let (lsn, contains) = (candidate.lsn, source.contains);
+    let lsn = candidate.lsn;
+    let contains = source.contains;
     if wal.from > contains {
         let to = if wal.from == Lsn::MAX { wal.to } else { wal.from };
         let reason = format!("no WAL from {contains} to {to}, in which the page may have changed");
@@ -494,7 +495,8 @@ mod tests {
         let raced = |before: Option<NamingRecord>| {
             let last = Some(naming(6016, XLOG_FPI_FOR_HINT));
             let hints = vec![Lsn(6000), Lsn(6016)];
-            let (last_but_visible, last_but_hints) = (last, before);
+            let last_but_visible = last;
+            let last_but_hints = before;
             wal(BlockHistory { last, last_but_visible, last_but_hints, hints, file_change: None })
         };
         let after_insert = raced(Some(naming(5000, XLOG_HEAP_INSERT)));

@@ -61,7 +61,8 @@ impl RedoPlan {
         chains: &BlockChains,
     ) -> Result<Option<Self>, RedoRefusal> {
         let mut blocks = Vec::new();
-        let (mut named, mut kept) = (BTreeMap::new(), BTreeMap::new());
+        let mut named = BTreeMap::new();
+        let mut kept = BTreeMap::new();
         let mut xids = BTreeSet::new();
         for (fork, block) in wanted {
             let Some(chain) = chains.chain(*fork, *block) else { continue };
@@ -185,7 +186,8 @@ impl RedoPlan {
 
     fn segment_name(&self, number: u64) -> String {
         let of_part = (1_u64 << 32) / self.layout.segment_bytes;
-        let (high, low) = (number / of_part, number % of_part);
+        let high = number / of_part;
+        let low = number % of_part;
         format!("{:08X}{high:08X}{low:08X}", self.layout.timeline)
     }
 

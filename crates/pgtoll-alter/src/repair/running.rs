@@ -66,7 +66,8 @@ impl<'a> RunningTarget<'a> {
         if let Some(reason) = unfit_server(&row, data)? {
             return Err(RepairError::NotOnline { path: data.path.clone(), reason });
         }
-        let (data, dsn) = (data.clone(), dsn.clone());
+        let data = data.clone();
+        let dsn = dsn.clone();
         Ok(Self { data, dsn, main, sessions: HashMap::new(), ask })
     }
 

@@ -36,7 +36,8 @@ impl RelationBlocks {
             .into_iter()
             .map(|place| ((place.tablespace, place.database), place.path))
             .collect();
-        let (block_bytes, file_blocks) = (control.block_bytes as usize, control.file_blocks.max(1));
+        let block_bytes = control.block_bytes as usize;
+        let file_blocks = control.file_blocks.max(1);
         Self { directories, block_bytes, file_blocks }
     }
 
@@ -164,7 +165,8 @@ impl PageSource {
             let own = target.control.last_checkpoint.timeline;
             return Err(SourceRefusal::OtherTimeline { timeline, own });
         };
-        let (checkpoint, own) = (control.checkpoint, target.control.checkpoint);
+        let checkpoint = control.checkpoint;
+        let own = target.control.checkpoint;
         if checkpoint > own {
             return Err(SourceRefusal::Ahead { checkpoint, own });
         }
@@ -235,7 +237,8 @@ impl PageSource {
     ) -> Result<SourceHistory, SourceRefusal> {
         let Self { contains, timeline_end, taken, .. } = *self;
         let Some((at, redo, time)) = self.checkpoint else {
-            let (is_anchored, anchor) = (true, Lsn::MAX);
+            let is_anchored = true;
+            let anchor = Lsn::MAX;
             return Ok(SourceHistory { contains, timeline_end, taken, is_anchored, anchor });
         };
         let is_read =
@@ -291,7 +294,8 @@ pub(super) fn foreign_control(
     own: &ControlFile,
 ) -> Option<SourceRefusal> {
     if own.system_identifier != control_file.system_identifier {
-        let (found, own) = (control_file.system_identifier, own.system_identifier);
+        let found = control_file.system_identifier;
+        let own = own.system_identifier;
         return Some(SourceRefusal::OtherCluster { found, own });
     }
     let layout = |file: &ControlFile| (file.block_bytes, file.file_blocks, file.catalog_version);

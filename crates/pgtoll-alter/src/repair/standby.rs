@@ -58,7 +58,8 @@ impl Standby {
             return Ok(Err(SourceRefusal::OtherTimeline { timeline, own }));
         }
         let block_bytes = target.control.block_bytes as usize;
-        let (dsn, sessions) = (dsn.clone(), HashMap::new());
+        let dsn = dsn.clone();
+        let sessions = HashMap::new();
         Ok(Ok(Self { dsn, main, sessions, timeline, block_bytes }))
     }
 
@@ -195,7 +196,8 @@ fn foreign(row: &Row, target: &DataDirectory) -> Result<Option<SourceRefusal>, E
     let own = &target.control;
     let cluster = row.parse::<i64>("system_identifier")?.cast_unsigned();
     if cluster != own.system_identifier {
-        let (found, own) = (cluster, own.system_identifier);
+        let found = cluster;
+        let own = own.system_identifier;
         return Ok(Some(SourceRefusal::OtherCluster { found, own }));
     }
     if row.text("standby")? != "t" {

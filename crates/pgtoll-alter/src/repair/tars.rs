@@ -148,7 +148,8 @@ fn read_blocks<R: Read>(
     block_bytes: usize,
     pages: &mut FetchedPages,
 ) -> io::Result<()> {
-    let (mut at, mut skipped) = (0_u64, vec![0; READ_BYTES]);
+    let mut at = 0_u64;
+    let mut skipped = vec![0; READ_BYTES];
     for (begin, fork, block) in blocks {
         while at < *begin {
             let step = usize::try_from(*begin - at).unwrap_or(READ_BYTES).min(READ_BYTES);
@@ -169,7 +170,8 @@ fn read_blocks<R: Read>(
 
 /// Up to so many bytes of the member.
 fn take<R: Read>(stream: &mut TarStream<R>, most: usize) -> io::Result<Vec<u8>> {
-    let (mut bytes, mut filled) = (vec![0; most], 0);
+    let mut bytes = vec![0; most];
+    let mut filled = 0;
     while filled < most {
         match stream.read(&mut bytes[filled..]).map_err(io::Error::other)? {
             0 => break,

@@ -24,7 +24,8 @@ macro_rules! page_by_page {
         fn sum(page: &[Row]) -> u32 {
             let mut sums = load_row(&BASE_ROW);
             let Some((first, rows)) = page.split_first() else { return 0 };
-            let (first, mask) = (load_row(first), load_row(&FIRST_ROW_MASK));
+            let first = load_row(first);
+            let mask = load_row(&FIRST_ROW_MASK);
             for at in 0..VECTORS {
                 sums[at] = step(xor(sums[at], and(first[at], mask[at])));
             }

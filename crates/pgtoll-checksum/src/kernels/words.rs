@@ -11,7 +11,8 @@ pub(super) fn sums<const N: usize>(pages: [&[Row]; N]) -> [u32; N] {
     let pages = pages.map(|page| &page[..rows]);
     let mut states = pages.map(|page| {
         let first: Row = std::array::from_fn(|at| page[0][at] & FIRST_ROW_MASK[at]);
-        let (base, first) = (words(&BASE_ROW), words(&first));
+        let base = words(&BASE_ROW);
+        let first = words(&first);
         std::array::from_fn(|lane| base[lane] ^ first[lane])
     });
     for row in 1..rows {

@@ -33,7 +33,8 @@ macro_rules! side_by_side {
             }
             let pages = equally_long;
             let zero = splat(0);
-            let (base, mask) = (load_row(&BASE_ROW), load_row(&FIRST_ROW_MASK));
+            let base = load_row(&BASE_ROW);
+            let mask = load_row(&FIRST_ROW_MASK);
             let mut states = [[zero; VECTORS]; N];
             for page in 0..N {
                 let first = load_row(&pages[page][0]);

@@ -113,7 +113,8 @@ impl AutoFailover {
             Self::MONITOR_PORT,
             Self::DATABASE
         );
-        let (quorum, port) = (settings.synchronous.to_string(), PORT.to_string());
+        let quorum = settings.synchronous.to_string();
+        let port = PORT.to_string();
         let own = [
             ["--pgport", &port],
             ["--hostname", &address],
@@ -136,8 +137,10 @@ impl AutoFailover {
         kind: &str,
         own: &[&str],
     ) -> Result<EngineDaemon, ClusterError> {
-        let (data, control) = (cluster.data(), self.bin.join("pg_ctl"));
-        let (data, control) = (plain_path(&data)?, plain_path(&control)?);
+        let data = cluster.data();
+        let control = self.bin.join("pg_ctl");
+        let data = plain_path(&data)?;
+        let control = plain_path(&control)?;
         let place = ["--pgctl", control, "--pgdata", data];
         // `let_network_in` lets everybody in who is in the network; editing that needs host names.
         let access = ["--skip-pg-hba", "--no-ssl"];
@@ -160,7 +163,8 @@ impl AutoFailover {
         (network, host): (&PrivateNetwork, u8),
         cluster: &Cluster,
     ) -> Result<(PathBuf, Vec<String>), ClusterError> {
-        let (data, program) = (cluster.data(), self.program.to_string_lossy());
+        let data = cluster.data();
+        let program = self.program.to_string_lossy();
         let variables = environment(cluster)?;
         let variables: Vec<String> =
             variables.iter().map(|(name, value)| format!("{name}={value}")).collect();

@@ -52,7 +52,8 @@ impl Etcd {
         number: u8,
     ) -> Result<RunningEtcd, ClusterError> {
         let directory = guard.directory().join("etcd");
-        let (place, address) = (plain_path(&directory)?, network.address(number));
+        let place = plain_path(&directory)?;
+        let address = network.address(number);
         let clients = format!("http://{address}:{}", Self::PORT);
         let peers = format!("http://{address}:{}", Self::PEER_PORT);
         let members = format!("dcs={peers}");

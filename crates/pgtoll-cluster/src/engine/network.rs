@@ -51,7 +51,8 @@ const OWN_NAMESPACES: [&str; 4] = ["--user", "--map-current-user", "--keep-caps"
 impl PrivateNetwork {
     /// Fails where the servers' user cannot make such a network.
     pub fn check(guard: &mut Guard) -> Result<(), ClusterError> {
-        let (unshare, ip) = (find("unshare", "util-linux")?, find("ip", "iproute2")?);
+        let unshare = find("unshare", "util-linux")?;
+        let ip = find("ip", "iproute2")?;
         let ip = ip.to_string_lossy();
         let arguments = [&OWN_NAMESPACES[..], &[&*ip, "link", "set", "lo", "up"]].concat();
         made(guard.run(&unshare, &arguments))
@@ -59,14 +60,16 @@ impl PrivateNetwork {
 
     /// Fails where the servers' user cannot make a network with a switch.
     pub fn check_switch(guard: &mut Guard) -> Result<(), ClusterError> {
-        let (unshare, script) = (find("unshare", "util-linux")?, switch_script(guard, &[1, 2])?);
+        let unshare = find("unshare", "util-linux")?;
+        let script = switch_script(guard, &[1, 2])?;
         let script = format!("{script}ip link set port1 type bridge_slave isolated on\n");
         made(guard.run(&unshare, &[&AS_ROOT[..], &["/bin/sh", "-c", &script]].concat()))
     }
 
     /// Makes one. Programs can use it once [`is_up`](Self::is_up).
     pub fn begin(guard: &mut Guard, name: &str) -> Result<Self, ClusterError> {
-        let (unshare, ip) = (find("unshare", "util-linux")?, find("ip", "iproute2")?);
+        let unshare = find("unshare", "util-linux")?;
+        let ip = find("ip", "iproute2")?;
         let nsenter = find("nsenter", "util-linux")?;
         let script =
             format!("{} link set lo up && echo {READY} && exec sleep infinity", ip.display());
@@ -81,7 +84,8 @@ impl PrivateNetwork {
         name: &str,
         hosts: &[u8],
     ) -> Result<Self, ClusterError> {
-        let (unshare, ip) = (find("unshare", "util-linux")?, find("ip", "iproute2")?);
+        let unshare = find("unshare", "util-linux")?;
+        let ip = find("ip", "iproute2")?;
         let nsenter = find("nsenter", "util-linux")?;
         let script = format!("{}exec sleep infinity\n", switch_script(guard, hosts)?);
         let arguments = [&AS_ROOT[..], &["/bin/sh", "-c", &script]].concat();
@@ -197,7 +201,8 @@ impl PrivateNetwork {
         program: &Path,
         arguments: &[&str],
     ) -> (PathBuf, Vec<String>) {
-        let (process, program) = (process.to_string(), program.to_string_lossy());
+        let process = process.to_string();
+        let program = program.to_string_lossy();
         let own = ["--user", "--preserve-credentials", "--net", "--target", &process, "--"];
         let all = own.into_iter().chain([&*program]).chain(arguments.iter().copied());
         (self.nsenter.clone(), all.map(str::to_owned).collect())
@@ -235,9 +240,12 @@ fn made(outcome: Result<Output, ClusterError>) -> Result<(), ClusterError> {
 /// A script for the root of a user namespace, which makes a switch and a host at each of its ports, and
 /// prints by which process each is kept. Programs on a host run as the servers' user, who is mapped back.
 fn switch_script(guard: &Guard, hosts: &[u8]) -> Result<String, ClusterError> {
-    let (unshare, ip) = (find("unshare", "util-linux")?, find("ip", "iproute2")?);
+    let unshare = find("unshare", "util-linux")?;
+    let ip = find("ip", "iproute2")?;
     let nsenter = find("nsenter", "util-linux")?;
-    let (unshare, ip, nsenter) = (unshare.display(), ip.display(), nsenter.display());
+    let unshare = unshare.display();
+    let ip = ip.display();
+    let nsenter = nsenter.display();
     let (user, group) = guard.user().ids();
     let mut script = format!(
         "set -e\n\

@@ -126,7 +126,8 @@ fn configuration_of(
     let address = network.address(settings.host);
     let rest = format!("{address}:{}", Patroni::REST_PORT);
     let server = format!("{address}:{PORT}");
-    let (data, directory) = (cluster.data(), plain_path(cluster.directory())?);
+    let data = cluster.data();
+    let directory = plain_path(cluster.directory())?;
     let user = json!({ "username": SUPERUSER });
     Ok(json!({
         "scope": "pgtoll",

@@ -128,7 +128,8 @@ impl RunningPgbouncer {
 
     /// What that file says when clients are led to the server with its socket in this directory.
     pub fn databases(&self, server: &Path) -> Result<String, ClusterError> {
-        let (database, host) = (&self.database, plain_path(server)?);
+        let database = &self.database;
+        let host = plain_path(server)?;
         Ok(format!(
             "[databases]\n{database} = host={host} port={PORT} dbname={database} user={SUPERUSER}\n"
         ))

@@ -81,7 +81,8 @@ impl Pgpool {
         let _ = writeln!(text, "pid_file_name = '{place}/pgpool.pid'");
         for (at, node) in nodes.iter().enumerate() {
             let host = plain_path(node.server.directory())?;
-            let (name, weight) = (node.server.name(), node.weight);
+            let name = node.server.name();
+            let weight = node.weight;
             let _ = write!(
                 text,
                 "backend_hostname{at} = '{host}'\nbackend_port{at} = {PORT}\n\
@@ -179,7 +180,8 @@ impl RunningPgpool {
 
     /// What makes one of PostgreSQL's client programs connect through it.
     pub fn client_arguments(&self) -> Vec<String> {
-        let (directory, port) = (self.directory.to_string_lossy(), Pgpool::PORT.to_string());
+        let directory = self.directory.to_string_lossy();
+        let port = Pgpool::PORT.to_string();
         ["-h", &*directory, "-p", &port, "-U", SUPERUSER].map(str::to_owned).to_vec()
     }
 

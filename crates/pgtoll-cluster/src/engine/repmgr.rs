@@ -44,13 +44,15 @@ impl Repmgr {
 
     /// The one beside this server. Debian's programs in `/usr/bin` are wrappers, and not used.
     pub fn from_installation(installation: &Installation) -> Result<Self, ClusterError> {
-        let (client, daemon) = (installation.bin.join("repmgr"), installation.bin.join("repmgrd"));
+        let client = installation.bin.join("repmgr");
+        let daemon = installation.bin.join("repmgrd");
         if client.is_file() && daemon.is_file() {
             return Ok(Self { client, daemon, bin: installation.bin.clone() });
         }
         let major = installation.version.major();
         // No wheel has repmgr; 15 is what Debian 12 has.
-        let (is_embedded, debian) = (installation.origin == Origin::Embedded, 15);
+        let is_embedded = installation.origin == Origin::Embedded;
+        let debian = 15;
         let packages = if is_embedded { debian } else { major };
         let also = if is_embedded {
             " (embedded servers have no repmgr), and name that server with --postgres"
@@ -83,7 +85,8 @@ impl Repmgr {
     ) -> Result<RepmgrNode, ClusterError> {
         let configuration = guard.directory().join(format!("{}.conf", cluster.name()));
         let host = settings.host.as_deref().unwrap_or(cluster.directory());
-        let (data, directory) = (cluster.data(), plain_path(host)?);
+        let data = cluster.data();
+        let directory = plain_path(host)?;
         let lines = [
             ("node_id", settings.node_id.to_string()),
             ("node_name", cluster.name().to_owned()),
@@ -113,7 +116,8 @@ impl Repmgr {
             let _ = writeln!(text, "{name}='{value}'");
         }
         if settings.promotes_by_pg_ctl {
-            let (bin, data) = (self.bin.display(), data.display());
+            let bin = self.bin.display();
+            let data = data.display();
             let _ = writeln!(text, "service_promote_command='{bin}/pg_ctl -D {data} -w promote'");
         }
         guard.write(&configuration, text)?;

@@ -53,7 +53,8 @@ impl EngineSurvey {
         let auto_failover = installation
             .as_ref()
             .and_then(|installation| AutoFailover::from_installation(installation).ok());
-        let (redis, patroni) = (Redis::find().ok(), find_patroni());
+        let redis = Redis::find().ok();
+        let patroni = find_patroni();
         Self { installation, repmgr, pgbouncer, pgpool, redis, patroni, auto_failover }
     }
 

@@ -83,7 +83,8 @@ impl Guard {
     /// Starts the guard, lets it change its user and make its working directory.
     pub fn begin(options: &GuardOptions, interrupt: &Interrupt) -> Result<Self, ClusterError> {
         let mut guard = Self::launch(&options.executable, &options.user, interrupt)?;
-        let (user, base) = (options.user.clone(), options.base.clone());
+        let user = options.user.clone();
+        let base = options.base.clone();
         let begin = Request::Begin { user, base, keep: options.keep };
         match guard.ask(&begin)? {
             Reply::Begun { directory } => guard.directory = directory,

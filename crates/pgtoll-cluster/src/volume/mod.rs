@@ -192,7 +192,8 @@ impl Volumes {
         file.set_len(bytes).map_err(failed("make a volume"))?;
         run_tool("mkfs.ext4", &["-q", "-F", "-m", "0", &image.to_string_lossy()])?;
         // The device is freed with its last user.
-        let (image, mounted) = (image.to_string_lossy(), mounted.to_string_lossy());
+        let image = image.to_string_lossy();
+        let mounted = mounted.to_string_lossy();
         run_tool("mount", &["-t", "ext4", "-o", "loop,noatime", &image, &mounted])
     }
 }
@@ -269,7 +270,8 @@ fn run_tool(name: &'static str, arguments: &[&str]) -> Result<(), ClusterError> 
     let output = nix::sys::memfd::memfd_create("output", nix::sys::memfd::MFdFlags::MFD_CLOEXEC);
     let mut output = File::from(output.map_err(|errno| failed("make a file")(errno.into()))?);
     let run = || {
-        let (out, errors) = (output.try_clone()?, output.try_clone()?);
+        let out = output.try_clone()?;
+        let errors = output.try_clone()?;
         command(&program).args(arguments).stdout(out).stderr(errors).status()
     };
     let status = run().map_err(started)?;

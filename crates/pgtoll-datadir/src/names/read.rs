@@ -87,7 +87,8 @@ impl<'a> Reader<'a> {
         let control = control_file(&data.join("global/pg_control"))?;
         let facts = major(data, &control)?;
         if control.name_bytes as usize != NAME_BYTES {
-            let (path, bytes) = (data.to_owned(), control.name_bytes);
+            let path = data.to_owned();
+            let bytes = control.name_bytes;
             return Err(DatadirError::NameBytes { path, bytes });
         }
         let transactions = TransactionFiles::new(data, &control, &facts.control);
@@ -114,7 +115,8 @@ impl<'a> Reader<'a> {
         }
         let own = self.map(&directory);
         let number = own.files(PG_CLASS).unwrap_or(PG_CLASS);
-        let (tablespace, oid) = (database.tablespace, database.oid);
+        let tablespace = database.tablespace;
+        let oid = database.oid;
         let of_class = RelFileLocator { tablespace, database: oid, rel_number: number };
         let classes = self.rows(of_class, ClassRow::read);
         let place = |class: &ClassRow| place(class, database, &own, shared);
@@ -182,7 +184,8 @@ impl<'a> Reader<'a> {
                 // Where a database only has relations, and not its catalogs, there is no map.
                 let map = self.directory(tablespace, oid).join(MAP);
                 if !self.names.databases.contains_key(&oid) && map.is_file() {
-                    let (name, is_invalid) = (String::new(), false);
+                    let name = String::new();
+                    let is_invalid = false;
                     found.push(DatabaseRow { oid, name, tablespace, is_invalid });
                 }
             }
@@ -195,7 +198,8 @@ impl<'a> Reader<'a> {
             DEFAULT_TABLESPACE => self.data.join("base"),
             GLOBAL_TABLESPACE => self.data.join("global"),
             _ => {
-                let (major, version) = (self.facts.major, self.control.catalog_version);
+                let major = self.facts.major;
+                let version = self.control.catalog_version;
                 self.data.join(format!("pg_tblspc/{oid}/PG_{major}_{version}"))
             }
         }
@@ -338,7 +342,8 @@ pub(crate) fn major(
 ) -> Result<&'static MajorFacts, DatadirError> {
     if let Some(major) = version(data) {
         let known = MAJORS.iter().find(|facts| facts.major == major);
-        let (path, source) = (data.to_owned(), UnsupportedMajor { major });
+        let path = data.to_owned();
+        let source = UnsupportedMajor { major };
         return known.ok_or(DatadirError::Major { path, source });
     }
     let found = control.catalog_version;

@@ -51,7 +51,8 @@ pub fn names_of_server(dsn: &Dsn) -> Result<ServerNames, Error> {
     // SQL has no number as large as an identifier may be: it prints it with a sign.
     let system_identifier = cluster.parse::<i64>("system_identifier")?.cast_unsigned();
     connection.close();
-    let (mut names, mut missing) = (Names::default(), Vec::new());
+    let mut names = Names::default();
+    let mut missing = Vec::new();
     let mut bytes_left = NAMES_BYTES_MAX;
     for row in &databases {
         let name: Arc<str> = row.text("datname")?.into();

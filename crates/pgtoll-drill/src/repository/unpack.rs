@@ -33,7 +33,9 @@ impl RepositorySurvey {
             made.make(&to.below(directory), &to.root(directory))?;
         }
         let all = self.files.iter().map(|file| file.bytes).fold(0, u64::saturating_add);
-        let (mut done, mut findings, mut buffer) = (0_u64, Vec::new(), vec![0; PIECE]);
+        let mut done = 0_u64;
+        let mut findings = Vec::new();
+        let mut buffer = vec![0; PIECE];
         for file in self.files.iter().filter(|file| is_own(&file.to)) {
             interrupt.check()?;
             let input = match file.place.as_ref().map(|place| self.stored.open(place)).transpose() {
@@ -45,7 +47,8 @@ impl RepositorySurvey {
                     continue;
                 }
             };
-            let (path, root) = (file.to.below(directory), file.to.root(directory));
+            let path = file.to.below(directory);
+            let root = file.to.root(directory);
             made.make(path.parent().unwrap_or(&root), &root)?;
             let mut copy = writer.new_file(&path).map_err(DrillError::write(&path))?;
             let mut write = |bytes: &[u8]| {
@@ -72,7 +75,8 @@ impl ListedFile {
         interrupt: &Interrupt,
         write: &mut dyn FnMut(&[u8]) -> Result<(), DrillError>,
     ) -> Result<io::Result<()>, DrillError> {
-        let (mut left, mut hash) = (self.bytes, Sha1::new());
+        let mut left = self.bytes;
+        let mut hash = Sha1::new();
         loop {
             interrupt.check()?;
             let read = match unpacked.read(buffer) {

@@ -75,7 +75,9 @@ impl TarFiles {
             (None, None) => return Ok(None),
         };
         let Found { tablespaces, wal, manifest, .. } = found;
-        let (parts, gaps, listed) = (Vec::new(), Vec::new(), BTreeSet::new());
+        let parts = Vec::new();
+        let gaps = Vec::new();
+        let listed = BTreeSet::new();
         Ok(Some(Self { base, tablespaces, parts, gaps, listed, wal, manifest }))
     }
 
@@ -91,8 +93,11 @@ impl TarFiles {
             tars.extend(PackedTar::from_path(&path));
         }
         tars.sort_by(|one, other| one.path.cmp(&other.path));
-        let (mut base, mut tablespaces, mut parts) = (None, BTreeMap::new(), Vec::new());
-        let (mut numbers, mut gaps) = (BTreeMap::new(), Vec::new());
+        let mut base = None;
+        let mut tablespaces = BTreeMap::new();
+        let mut parts = Vec::new();
+        let mut numbers = BTreeMap::new();
+        let mut gaps = Vec::new();
         for tar in tars {
             let stem = tar.stem().unwrap_or_default();
             let (name, number) = stem.split_once('_').unwrap_or((stem, "0"));
@@ -111,7 +116,8 @@ impl TarFiles {
                 oid => parts.push((oid, tar)),
             }
         }
-        let (wal, manifest) = (None, None);
+        let wal = None;
+        let manifest = None;
         let pick = |base| Self { base, tablespaces, parts, gaps, listed, wal, manifest };
         Ok(base.map(pick))
     }
@@ -204,7 +210,8 @@ impl PackedTar {
 
 /// The member's first bytes, `most` of them or all.
 fn small<R: Read>(stream: &mut TarStream<R>, most: usize) -> Result<Vec<u8>, pgtoll_wal::TarError> {
-    let (mut bytes, mut filled) = (vec![0; most], 0);
+    let mut bytes = vec![0; most];
+    let mut filled = 0;
     while filled < most {
         match stream.read(&mut bytes[filled..])? {
             0 => break,

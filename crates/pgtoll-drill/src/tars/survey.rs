@@ -81,7 +81,8 @@ impl TarSurvey {
         limits: SurveyLimits<'_>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(Self, TarFacts), DrillError> {
-        let (meter, all) = (Metered::default(), files.packed_bytes());
+        let meter = Metered::default();
+        let all = files.packed_bytes();
         let manifest = files.manifest.iter().filter_map(|path| fs::metadata(path).ok());
         let bytes = manifest.map(|manifest| manifest.len().next_multiple_of(DISK_BLOCK)).sum();
         let mut contents = Contents { bytes, ..Contents::default() };

@@ -44,7 +44,8 @@ impl TarSurvey {
     ) -> Result<(), DrillError> {
         let UnpackTarget { directory, interrupt, .. } = target;
         self.prepare(target)?;
-        let (meter, all) = (Metered::default(), self.files.packed_bytes());
+        let meter = Metered::default();
+        let all = self.files.packed_bytes();
         let mut unpacking = Unpacking {
             target,
             made: MadeDirectories::new(target.writer),

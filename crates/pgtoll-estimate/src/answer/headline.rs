@@ -166,7 +166,8 @@ pub fn overview_headline(experiments: &[OverviewExperiment]) -> Option<String> {
     };
     let count = |verdict: Verdict| all().filter(|(_, item)| item.verdict == verdict).count();
     let noisy = all().filter(|(_, item)| is_too_noisy(item)).count();
-    let (costs, gains) = (count(Verdict::Costs), count(Verdict::Gains));
+    let costs = count(Verdict::Costs);
+    let gains = count(Verdict::Gains);
     let compared = all().count();
     let quiet = compared - costs - gains - noisy;
     let costly = all().filter(|(_, item)| item.verdict == Verdict::Costs);

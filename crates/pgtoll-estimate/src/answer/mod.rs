@@ -166,7 +166,8 @@ impl<'a> Figures<'a> {
         let of_what = if let Work::Script { counted, .. } = &workload.work {
             format!("first {} transactions after a checkpoint", thousands(*counted))
         } else {
-            let (from, to) = (three_digits(baseline.value), three_digits(own.value));
+            let from = three_digits(baseline.value);
+            let to = three_digits(own.value);
             format!("from {from} to {to} bytes {per}")
         };
         Some((wal_ratio(own.value / baseline.value), of_what))

@@ -96,8 +96,10 @@ mod tests {
             let ratio = Interval { estimate, lower, upper };
             assert_eq!(figure(&Comparison { metric, verdict, ratio, ..some.clone() }), expected);
         };
-        let (cpu, tps) = (Metric::CpuPerTransaction, Metric::TransactionsPerSecond);
-        let (open, bounded) = (Verdict::NotResolved, Verdict::NoCostAbove);
+        let cpu = Metric::CpuPerTransaction;
+        let tps = Metric::TransactionsPerSecond;
+        let open = Verdict::NotResolved;
+        let bounded = Verdict::NoCostAbove;
         check(cpu, Verdict::Costs, [1.059, 1.043, 1.074], "+5.9 % [+4.3, +7.4]");
         check(cpu, open, [1.01, 0.99, 1.0251], "no difference seen, at most 2.6 % more");
         check(cpu, bounded, [1.0, 0.99, 1.009], "no difference seen, at most 0.9 % more");

@@ -79,7 +79,8 @@ fn missing() -> (String, ThresholdOutcome) {
 fn compared(threshold: &Threshold, ratio: &Interval) -> (String, ThresholdOutcome) {
     let Limit::Percent(limit) = threshold.limit else { return missing() };
     let percent = |ratio: f64| (ratio - 1.0) * 100.0;
-    let (lower, upper) = (percent(ratio.lower), percent(ratio.upper));
+    let lower = percent(ratio.lower);
+    let upper = percent(ratio.upper);
     let figure = format!(
         "{} % [{}, {}]",
         signed_percent(ratio.estimate, 1),
@@ -114,7 +115,8 @@ fn counted(
             } else {
                 own.value / baseline.value
             };
-            let (from, to) = (three_digits(baseline.value), three_digits(own.value));
+            let from = three_digits(baseline.value);
+            let to = three_digits(own.value);
             let figure = if ratio.is_finite() {
                 format!("{} % (from {from} to {to} {})", signed_percent(ratio, 1), own.unit)
             } else {

@@ -27,7 +27,8 @@ impl FromStr for Threshold {
             None => (None, left),
         };
         let (arm, name) = of_arm.split_once('.').ok_or_else(|| error("has no ARM.METRIC", FORM))?;
-        let (arm, name) = (arm.trim(), name.trim());
+        let arm = arm.trim();
+        let name = name.trim();
         if arm.is_empty() || workload.is_some_and(str::is_empty) {
             return Err(error("names no arm, or no workload", FORM));
         }

@@ -9,8 +9,12 @@ pub(crate) fn timestamp(text: &[u8]) -> Option<(i64, usize)> {
         return None;
     }
     let two = |at: usize| number(&fixed[at..at + 2]);
-    let (year, month, day) = (number(&fixed[..4])?, two(5)?, two(8)?);
-    let (hour, minute, second) = (two(11)?, two(14)?, two(17)?);
+    let year = number(&fixed[..4])?;
+    let month = two(5)?;
+    let day = two(8)?;
+    let hour = two(11)?;
+    let minute = two(14)?;
+    let second = two(17)?;
     if !(1..=12).contains(&month)
         || !(1..=31).contains(&day)
         || hour > 24
@@ -20,7 +24,8 @@ pub(crate) fn timestamp(text: &[u8]) -> Option<(i64, usize)> {
         return None;
     }
     let seconds = days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second;
-    let (mut milliseconds, mut length) = (0, 19);
+    let mut milliseconds = 0;
+    let mut length = 19;
     if let Some([b'.', a, b, c]) = text.get(19..23)
         && let Some(found) = number(&[*a, *b, *c])
     {

@@ -44,7 +44,8 @@ impl Record<'_> {
     pub fn file_change(&self, parts: &Parts) -> Option<FileChange> {
         let data = self.bytes.get(parts.main_data.clone())?;
         let relation = |at| {
-            let (tablespace, database) = (u32_at(data, at)?, u32_at(data, at + 4)?);
+            let tablespace = u32_at(data, at)?;
+            let database = u32_at(data, at + 4)?;
             Some(RelFileLocator { tablespace, database, rel_number: u32_at(data, at + 8)? })
         };
         match RecordType::from_header(&self.header) {
@@ -164,13 +165,17 @@ mod tests {
 
     fn record(manager: u8, info: u8, bytes: &[u8], major: u32) -> Record<'_> {
         let facts = crate::MAJORS.iter().find(|facts| facts.major == major).unwrap();
-        let (total_bytes, xid, previous, crc) = (24, 0, Lsn(0), 0);
+        let total_bytes = 24;
+        let xid = 0;
+        let previous = Lsn(0);
+        let crc = 0;
         let header = RecordHeader { total_bytes, xid, previous, info, manager, crc };
         Record { at: Lsn(8), end: Lsn(32), header, bytes, facts: &facts.wal }
     }
 
     fn block(image: Option<Image>) -> BlockReference {
-        let (relation, data) = (RELATION, 0..0);
+        let relation = RELATION;
+        let data = 0..0;
         BlockReference {
             id: 0,
             relation,
@@ -240,7 +245,8 @@ mod tests {
     #[test]
     fn a_hints_image_proves_that_the_page_is_used_and_no_lsn() {
         let check = |info, image: Option<Image>, expected| {
-            let (record, block) = (record(0, info, &[], 17), block(image));
+            let record = record(0, info, &[], 17);
+            let block = block(image);
             assert_eq!((record.is_hint_image(&block), record.sets_page_lsn(&block)), expected);
         };
         let applied = image(None, (24, 8000), 192);

@@ -46,7 +46,8 @@ impl Decoder {
     /// A decoder for the segment that begins with these bytes, at least 40.
     pub fn new(begin: &[u8]) -> Result<Self, WalError> {
         let segment = SegmentHeader::read(begin)?;
-        let (at, found) = (segment.page.address, segment.page.magic);
+        let at = segment.page.address;
+        let found = segment.page.magic;
         let of_version = MAJORS.iter().map(|facts| &facts.wal).find(|wal| wal.magic == found);
         let facts = of_version.ok_or(WalError::UnknownMagic { at, found })?;
         Ok(Self {

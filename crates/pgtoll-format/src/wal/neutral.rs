@@ -48,7 +48,9 @@ pub fn record_places(
     page_bytes: u64,
     segment_bytes: u64,
 ) -> Vec<(Lsn, Range<usize>)> {
-    let (mut places, mut place, mut done) = (Vec::new(), at, 0);
+    let mut places = Vec::new();
+    let mut place = at;
+    let mut done = 0;
     while done < bytes {
         if place.is_aligned(page_bytes) {
             let is_first = place.is_aligned(segment_bytes);

@@ -141,7 +141,8 @@ impl Record<'_> {
         (parts.origin, parts.toplevel_xid, parts.image_bytes) = (None, None, 0);
         let mut reader = Reader { rest: self.bytes.get(RECORD_HEADER..).ok_or(TOO_SHORT)? };
         // Lengths of what stands behind the headers.
-        let (mut behind, mut main_bytes) = (0_usize, 0_usize);
+        let mut behind = 0_usize;
+        let mut main_bytes = 0_usize;
         let mut before = None;
         while reader.rest.len() > behind {
             match reader.u8()? {

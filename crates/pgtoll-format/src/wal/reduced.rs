@@ -77,11 +77,14 @@ impl WalLayout {
 
     /// How many bytes of records fit before this place.
     fn usable(&self, lsn: Lsn) -> u64 {
-        let (long, short) = (LONG_HEADER as u64, SHORT_HEADER as u64);
+        let long = LONG_HEADER as u64;
+        let short = SHORT_HEADER as u64;
         let pages = self.segment_bytes / self.page_bytes;
         let of_segment = self.segment_bytes - long - (pages - 1) * short;
-        let (segment, within) = (lsn.0 / self.segment_bytes, lsn.0 % self.segment_bytes);
-        let (page, at) = (within / self.page_bytes, within % self.page_bytes);
+        let segment = lsn.0 / self.segment_bytes;
+        let within = lsn.0 % self.segment_bytes;
+        let page = within / self.page_bytes;
+        let at = within % self.page_bytes;
         let in_segment = if page == 0 {
             at.saturating_sub(long)
         } else {
@@ -117,7 +120,8 @@ impl Writer<'_> {
 
     /// Records that do nothing, until the next one begins here.
     fn fill_up_to(&mut self, at: Lsn) -> io::Result<()> {
-        let (here, there) = (self.layout.usable(self.at), self.layout.usable(at));
+        let here = self.layout.usable(self.at);
+        let there = self.layout.usable(at);
         let too_near = || io::Error::new(io::ErrorKind::InvalidData, "records overlap");
         let mut left = there.checked_sub(here).ok_or_else(too_near)?;
         while left > 0 {
@@ -257,7 +261,8 @@ mod tests {
 
     fn layout() -> WalLayout {
         let magic = MAJORS[0].wal.magic;
-        let (system_identifier, timeline) = (42, 3);
+        let system_identifier = 42;
+        let timeline = 3;
         WalLayout { magic, system_identifier, timeline, segment_bytes: SEGMENT, page_bytes: 8192 }
     }
 
@@ -313,7 +318,8 @@ mod tests {
             }).unwrap();
             let whole: Vec<u8> = bytes.values().flatten().copied().collect();
             let mut decoder = Decoder::new(&whole).unwrap();
-            let (mut found, mut parts) = (Vec::new(), Parts::default());
+            let mut found = Vec::new();
+            let mut parts = Parts::default();
             let _ = decoder.feed(&whole, &mut |record| {
                 record.parts(&mut parts)?;
                 found.push((record.at, record.end, record.header, record.bytes.len()));

@@ -333,7 +333,10 @@ mod tests {
     #[test]
     fn flags_are_no_part_of_a_type() {
         let check = |manager, info, expected: RecordType| {
-            let (total_bytes, xid, previous, crc) = (24, 0, crate::Lsn(0), 0);
+            let total_bytes = 24;
+            let xid = 0;
+            let previous = crate::Lsn(0);
+            let crc = 0;
             let header = RecordHeader { total_bytes, xid, previous, info, manager, crc };
             assert_eq!(RecordType::from_header(&header), expected);
         };

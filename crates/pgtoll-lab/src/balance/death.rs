@@ -36,8 +36,10 @@ pub(super) fn death(
     context: &mut BalanceContext<'_>,
     record: &mut BalanceRecord,
 ) -> Result<(), BalanceError> {
-    let (set, interrupt) = (context.set, context.interrupt);
-    let (stop, reads) = (AtomicBool::new(false), AtomicU64::new(0));
+    let set = context.set;
+    let interrupt = context.interrupt;
+    let stop = AtomicBool::new(false);
+    let reads = AtomicU64::new(0);
     let guard = &mut *context.guard;
     let (moments, readings) = thread::scope(|scope| {
         let read = || read_on(set, interrupt, &stop, &reads);

@@ -90,7 +90,8 @@ fn try_rung(
         Some(waits) if waits.tally.is_direct => standby_sessions(context)?,
         _ => Vec::new(),
     };
-    let (mut standby_reads, mut stale) = (0, 0);
+    let mut standby_reads = 0;
+    let mut stale = 0;
     let mut latencies = Latencies::new();
     for at in 0..context.plan.writes as usize {
         context.interrupt.check()?;

@@ -174,7 +174,9 @@ pub(super) fn routes(
     record: &mut BalanceRecord,
 ) -> Result<(), BalanceError> {
     for (kind, need, sent, statements) in KINDS {
-        let (mut answers, mut errors, mut first_error) = (BTreeMap::new(), 0, None);
+        let mut answers = BTreeMap::new();
+        let mut errors = 0;
+        let mut first_error = None;
         for _ in 0..context.plan.route_sessions {
             context.interrupt.check()?;
             match answer(context.set, context.guard, sent, statements)? {

@@ -65,7 +65,8 @@ fn median_ms(latencies: &Latencies) -> Option<f64> {
 fn ratio(direct: &[f64], balanced: &[f64]) -> Option<Interval> {
     let logs: Vec<f64> =
         direct.iter().zip(balanced).map(|(one, other)| (other / one).ln()).collect();
-    let (centre, sd) = (mean(&logs)?, sample_sd(&logs)?);
+    let centre = mean(&logs)?;
+    let sd = sample_sd(&logs)?;
     #[expect(clippy::cast_precision_loss, reason = "slices are few")]
     let number = logs.len() as f64;
     let half = t_quantile(0.95, number - 1.0) * sd / number.sqrt();

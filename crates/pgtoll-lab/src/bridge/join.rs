@@ -61,7 +61,8 @@ fn check_scans(log: &mut StepLog, scans: &[ForeignScan]) {
 fn foreign_scans(plan: &str) -> Result<Vec<ForeignScan>, BridgeError> {
     let plans: Value = serde_json::from_str(plan).map_err(|error| unread(&error.to_string()))?;
     let root = plans.pointer("/0/Plan").ok_or_else(|| unread("no Plan"))?;
-    let (mut scans, mut nodes) = (Vec::new(), vec![root]);
+    let mut scans = Vec::new();
+    let mut nodes = vec![root];
     while let Some(node) = nodes.pop() {
         if text_of(node, "Node Type") == Some("Foreign Scan") {
             scans.push(scan_of(node)?);

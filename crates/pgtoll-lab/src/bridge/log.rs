@@ -33,7 +33,8 @@ impl RecordedSession {
 
     /// Rows of a query that does not go into the record.
     pub(super) fn query(&mut self, sql: &str) -> Result<Vec<Row>, BridgeError> {
-        let (session, rows) = (self.name, self.connection.query(sql));
+        let session = self.name;
+        let rows = self.connection.query(sql);
         rows.map_err(|source| BridgeError::Statement { session, source })
     }
 
@@ -172,7 +173,8 @@ impl StepLog {
 
     /// Checks that something is as expected.
     pub(super) fn check(&mut self, subject: &str, expected: impl Display, found: impl Display) {
-        let (expected, found) = (expected.to_string(), found.to_string());
+        let expected = expected.to_string();
+        let found = found.to_string();
         let holds = expected == found;
         self.check_that(subject, &expected, &found, holds);
     }

@@ -122,7 +122,8 @@ fn check(log: &mut StepLog, before: &[Row], rows: &[Row]) -> Result<(), BridgeEr
     log.check("servers in the result", SERVERS.join(", "), servers.join(", "));
     for row in rows {
         let subject = format!("{}: commits that it counts", row.text("server")?);
-        let (measured, committed) = (measured(row)?, number(row, "committed")?);
+        let measured = measured(row)?;
+        let committed = number(row, "committed")?;
         let expected = format!("at least the {measured} that were measured");
         let holds = measured > 0 && committed >= measured;
         log.check_that(&subject, &expected, &format!("{committed}, measured {measured}"), holds);
@@ -131,7 +132,8 @@ fn check(log: &mut StepLog, before: &[Row], rows: &[Row]) -> Result<(), BridgeEr
         Some(row) => number(row, "redis_commands"),
         None => Ok(0),
     };
-    let (first, then) = (commands(before)?, commands(rows)?);
+    let first = commands(before)?;
+    let then = commands(rows)?;
     let found = format!("{first}, then {then}");
     let expected = "more at the second look";
     log.check_that("commands that Redis counts", expected, &found, then > first);

@@ -70,7 +70,8 @@ impl RedisPrograms {
     /// The same by a pipe, as one would write it at first, to show what becomes of an error. `option`
     /// is one of `redis-cli`.
     pub(super) fn piped_hash(&self, option: &str, key: &str) -> String {
-        let (client, socket) = (&self.client, self.socket.display());
+        let client = &self.client;
+        let socket = self.socket.display();
         format!("{client} {option}-s {socket} HGETALL {key} | paste -d, - -")
     }
 
@@ -80,7 +81,8 @@ impl RedisPrograms {
     }
 
     fn program_for(&self, script: &RedisScript) -> String {
-        let (socket, script) = (self.socket.display(), script.file.display());
+        let socket = self.socket.display();
+        let script = script.file.display();
         format!("{} -e --raw -s {socket} --eval {script}", self.client)
     }
 }

@@ -19,7 +19,8 @@ pub(super) fn two_servers(
         (2001, "billing", "invoices", "shop", "shipments"),
         (2002, "shop", "shipments", "billing", "invoices"),
     ] {
-        let (mut refuses, mut accepts) = (servers.session(refusing)?, servers.session(other)?);
+        let mut refuses = servers.session(refusing)?;
+        let mut accepts = servers.session(other)?;
         // A second one is refused when its transaction commits: the constraint is deferred.
         log.run(&mut refuses, &format!("INSERT INTO {table} VALUES ({number})"))?;
         log.run_all(

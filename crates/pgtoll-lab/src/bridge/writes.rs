@@ -9,7 +9,8 @@ pub(super) fn defaults(
     log: &mut StepLog,
     context: &mut BridgeContext<'_>,
 ) -> Result<(), BridgeError> {
-    let (mut hub, mut shop) = (context.servers.session("hub")?, context.servers.session("shop")?);
+    let mut hub = context.servers.session("hub")?;
+    let mut shop = context.servers.session("shop")?;
     let refused =
         log.attempt(&mut hub, "INSERT INTO orders (customer, amount) VALUES (1001, 1)")?;
     log.check_refused("insert through a foreign table with the column id", "23502", &refused);
@@ -24,7 +25,8 @@ pub(super) fn transactions(
     log: &mut StepLog,
     context: &mut BridgeContext<'_>,
 ) -> Result<(), BridgeError> {
-    let (mut hub, mut shop) = (context.servers.session("hub")?, context.servers.session("shop")?);
+    let mut hub = context.servers.session("hub")?;
+    let mut shop = context.servers.session("shop")?;
     for (number, end, expected) in [(1002, "COMMIT", "1, 1"), (1003, "ROLLBACK", "0, 0")] {
         log.run_all(&mut hub, &begun(number))?;
         log.run(&mut hub, end)?;
@@ -39,7 +41,8 @@ pub(super) fn prepare(
     log: &mut StepLog,
     context: &mut BridgeContext<'_>,
 ) -> Result<(), BridgeError> {
-    let (mut hub, mut shop) = (context.servers.session("hub")?, context.servers.session("shop")?);
+    let mut hub = context.servers.session("hub")?;
+    let mut shop = context.servers.session("shop")?;
     log.run_all(&mut hub, &["BEGIN", "INSERT INTO journal VALUES (1)"])?;
     let local = log.attempt(&mut hub, "PREPARE TRANSACTION 'local'")?;
     // Else a refusal below could be one of every PREPARE.

@@ -56,9 +56,12 @@ fn fault(
     switched: &Switched,
     after_look: Duration,
 ) -> JudgeFault {
-    let (guard, switched) = (context.guard.clone(), switched.clone());
-    let (primary, standby) = (pair.primary.clone(), pair.standby.clone());
-    let (pooler, text) = (pair.pooler.clone(), pair.text.clone());
+    let guard = context.guard.clone();
+    let switched = switched.clone();
+    let primary = pair.primary.clone();
+    let standby = pair.standby.clone();
+    let pooler = pair.pooler.clone();
+    let text = pair.text.clone();
     JudgeFault {
         what: "a damaged page is read, failover to the standby".to_owned(),
         at: context.plan.duration / 3,

@@ -50,7 +50,8 @@ impl DamagedPair {
         };
         let pooler = context.plan.pooler.as_ref().map(start).transpose()?;
         drop(guard);
-        let (primary, standby) = (Arc::new(primary), Arc::new(standby));
+        let primary = Arc::new(primary);
+        let standby = Arc::new(standby);
         let pair = Self { primary, standby, pooler, text: target.text };
         pair.wait_for_streaming(context)?;
         if let Some(pooler) = &pair.pooler {
@@ -87,7 +88,8 @@ impl DamagedPair {
     /// The way to whichever of both is the primary.
     pub(super) fn dsn(&self) -> Result<Dsn, CorruptionError> {
         if let Some(pooler) = &self.pooler {
-            let (host, port) = (pooler.directory().display(), Pgbouncer::PORT);
+            let host = pooler.directory().display();
+            let port = Pgbouncer::PORT;
             return Ok(format!("host='{host}' port={port} user=postgres dbname=postgres").parse()?);
         }
         let environment = self.primary.environment();

@@ -174,8 +174,10 @@ impl Pair {
         commit: SynchronousCommit,
         rate: f64,
     ) -> Result<JudgeRecord, ExchangeError> {
-        let (guard, link) = (context.guard.clone(), self.link.clone());
-        let (primary, standby) = (self.primary.clone(), self.standby.clone());
+        let guard = context.guard.clone();
+        let link = self.link.clone();
+        let primary = self.primary.clone();
+        let standby = self.standby.clone();
         let postmaster = self.postmaster;
         let fault = JudgeFault {
             what: "death of the primary's host, promotion of the standby".to_owned(),

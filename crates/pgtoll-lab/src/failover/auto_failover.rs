@@ -83,7 +83,8 @@ impl AutoFailoverTopology {
         fault: FailoverFault,
         detector: FailoverDetector,
     ) -> Result<Self, FailoverError> {
-        let (interrupt, synchronous) = (context.interrupt, context.plan.synchronous);
+        let interrupt = context.interrupt;
+        let synchronous = context.plan.synchronous;
         let mut guard = pgtoll_system::lock(context.guard);
         let network = begin_network(&mut guard, fault, &[MONITOR, HOSTS[0], HOSTS[1]], interrupt)?;
         let cluster = Cluster::empty(&mut guard, context.installation, MONITOR_NAME)?;
@@ -117,7 +118,8 @@ impl AutoFailoverTopology {
             ends_within: ENDS_PRIMARY_WITHIN,
             route: None,
         };
-        let (servers, daemons) = ([primary, standby], [first, second]);
+        let servers = [primary, standby];
+        let daemons = [first, second];
         let mut pair = ManagedPair::new(context, network, servers, daemons, names)?;
         pair.cut = cut;
         Ok(Self { pair, cross, monitor })
@@ -239,8 +241,8 @@ mod tests {
 
     #[test]
     fn fast_times_are_shorter_than_the_defaults() {
-        let (default, fast) =
-            (monitor_settings(FailoverDetector::Default), monitor_settings(FailoverDetector::Fast));
+        let default = monitor_settings(FailoverDetector::Default);
+        let fast = monitor_settings(FailoverDetector::Fast);
         assert!(default.keys().eq(fast.keys()));
         let number = |text: &String| text.parse::<u32>().unwrap();
         assert!(default.iter().all(|(name, value)| number(&fast[name]) < number(value)));

@@ -131,7 +131,8 @@ fn versions(
         FailoverEngine::None => Ok(Vec::new()),
         FailoverEngine::Patroni => {
             let programs = programs.patroni.as_ref().ok_or_else(missing)?;
-            let (etcd, haproxy) = (&programs.etcd, &programs.haproxy);
+            let etcd = &programs.etcd;
+            let haproxy = &programs.haproxy;
             let patroni = programs.patroni.version(guard)?;
             Ok(vec![patroni, etcd.version(guard)?, haproxy.version(guard)?])
         }

@@ -44,7 +44,8 @@ impl ManagedPair {
         standby_names: [String; 2],
     ) -> Result<Self, FailoverError> {
         let guard = context.guard.clone();
-        let (postmaster, is_synchronous) = (postmaster(&primary)?, context.plan.synchronous);
+        let postmaster = postmaster(&primary)?;
+        let is_synchronous = context.plan.synchronous;
         Ok(Self {
             guard,
             network,

@@ -84,7 +84,8 @@ impl CrossLinks {
             )
             .parse()?)
         };
-        let (to_primary, to_standby) = (self.to_primary.0.display(), self.to_standby.0.display());
+        let to_primary = self.to_primary.0.display();
+        let to_standby = self.to_standby.0.display();
         Ok([way(format!("{primary},{to_standby}"))?, way(format!("{to_primary},{standby}"))?])
     }
 }

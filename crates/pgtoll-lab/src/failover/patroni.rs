@@ -77,7 +77,8 @@ impl PatroniTopology {
         fault: FailoverFault,
         detector: FailoverDetector,
     ) -> Result<Self, FailoverError> {
-        let (times, interrupt) = (PatroniTimes::from_detector(detector), context.interrupt);
+        let times = PatroniTimes::from_detector(detector);
+        let interrupt = context.interrupt;
         let mut guard = pgtoll_system::lock(context.guard);
         let network = begin_network(&mut guard, fault, &[ETCD, HOSTS[0].1, HOSTS[1].1], interrupt)?;
         let etcd = programs.etcd.start(&mut guard, &network, ETCD)?;
@@ -132,7 +133,8 @@ impl PatroniTopology {
 
 /// The way in by a proxy.
 fn way_by(proxy: &RunningHaproxy) -> Result<Dsn, FailoverError> {
-    let (host, port) = (proxy.directory().display(), Haproxy::PORT);
+    let host = proxy.directory().display();
+    let port = Haproxy::PORT;
     Ok(format!("host='{host}' port={port} user=postgres dbname={DATABASE}").parse()?)
 }
 

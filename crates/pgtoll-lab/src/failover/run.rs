@@ -85,8 +85,10 @@ fn fail_over(
     }
     run.timeline = Some(timeline(&judged, &run.steps));
     run.daemon_restarts = topology.end_watch();
-    let (primary, standby) = (topology.pair().primary(), topology.pair().standby());
-    let (is_old_primary, is_new_primary) = (is_primary(primary), is_primary(standby));
+    let primary = topology.pair().primary();
+    let standby = topology.pair().standby();
+    let is_old_primary = is_primary(primary);
+    let is_new_primary = is_primary(standby);
     run.two_primaries = is_old_primary && is_new_primary;
     if run.two_primaries {
         run.findings.push(split_brain(case.engine).to_owned());

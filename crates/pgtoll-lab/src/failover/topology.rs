@@ -128,7 +128,9 @@ impl StartedPrimary {
         let standby = primary.standby(guard, NODES[1], upstream)?;
         standby.configure(guard, &named(context, NODES[1]))?;
         standby.start(guard)?;
-        let (guard, postmaster, volume) = (context.guard.clone(), self.postmaster, self.volume);
+        let guard = context.guard.clone();
+        let postmaster = self.postmaster;
+        let volume = self.volume;
         Ok(ServerPair { guard, primary, postmaster, standby, link, volume })
     }
 }
@@ -146,7 +148,8 @@ impl ServerPair {
         fault: FailoverFault,
         steps: &mut RejoinSteps,
     ) -> Result<(), FailoverError> {
-        let (old, new) = (&self.primary, &self.standby);
+        let old = &self.primary;
+        let new = &self.standby;
         {
             let mut guard = pgtoll_system::lock(&self.guard);
             // One that was frozen still runs; others have ended.

@@ -75,7 +75,8 @@ impl FinalSnapshot {
             "SELECT client, sequence, payload FROM {}.transactions ORDER BY client, sequence",
             schema_name(self.run)
         );
-        let (mut failed, mut is_foreign) = (None, false);
+        let mut failed = None;
+        let mut is_foreign = false;
         let read = self.connection.query_each(&sql, |row, _| {
             match present_id(&row) {
                 Some(id) if failed.is_none() => failed = on_id(id).err(),
@@ -113,7 +114,8 @@ fn node_expression_of_primary(connection: &mut Connection) -> Result<&'static st
 /// a client that there is not.
 fn present_id(row: &Row) -> Option<PresentId> {
     let number = |column| row.parse::<i64>(column).ok();
-    let (client, sequence) = (number("client")?, number("sequence")?);
+    let client = number("client")?;
+    let sequence = number("sequence")?;
     let is_possible = client >= 0 && sequence >= 0;
     Some(PresentId {
         client: if is_possible { client.cast_unsigned() } else { u64::MAX },

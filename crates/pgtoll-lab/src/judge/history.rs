@@ -80,7 +80,8 @@ impl<W: Write> HistoryWriter<W> {
             next.extend(source.next_ns().map(|at_ns| Reverse((at_ns, client))));
         }
         self.operation("invoke", "read", "nil", u64::from(u32::MAX), self.time_ns)?;
-        let (index, time_ns) = (self.index, self.time_ns);
+        let index = self.index;
+        let time_ns = self.time_ns;
         write!(
             self.to,
             "{{:index {index}, :type :ok, :process {}, :f :read, :time {time_ns}, :value [",

@@ -27,7 +27,10 @@ pub(crate) const NODE_EXPRESSION_WITHOUT_TIMELINE: &str = "concat_ws('|', \
 pub(crate) fn identity(text: &str) -> NodeIdentity {
     let mut parts = text.splitn(5, '|');
     let mut part = || parts.next().unwrap_or_default().to_owned();
-    let (address, port, started, timeline) = (part(), part(), part(), part());
+    let address = part();
+    let port = part();
+    let started = part();
+    let timeline = part();
     NodeIdentity {
         address,
         port,
@@ -88,7 +91,8 @@ mod tests {
     #[test]
     fn a_restart_does_not_depose() {
         let check = |node, last, expected| {
-            let (node, last) = (identity(node), identity(last));
+            let node = identity(node);
+            let last = identity(last);
             let latest = node.timeline.max(last.timeline);
             assert_eq!(is_deposed(&node, Some(&last), latest), expected, "{node:?} {last:?}");
         };

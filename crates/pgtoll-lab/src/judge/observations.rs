@@ -196,7 +196,8 @@ impl<'a> Observer<'a> {
         self.counts.p50_ms = milliseconds(self.latencies.quantile(0.5));
         self.counts.p99_ms = milliseconds(self.latencies.quantile(0.99));
         self.counts.max_ms = milliseconds(self.latencies.max());
-        let (mut due, mut healed) = (0, false);
+        let mut due = 0;
+        let mut healed = false;
         let mut clients = Vec::new();
         for (client, item) in self.clients.into_iter().enumerate() {
             let side = client

@@ -53,7 +53,9 @@ pub(crate) struct ReaderClient<'a> {
 impl ReaderClient<'_> {
     /// Reads until healing begins or the run is stopped.
     pub(crate) fn work(&self) -> ReadTally {
-        let (mut tally, mut arrival, mut best) = (ReadTally::default(), 0, 0);
+        let mut tally = ReadTally::default();
+        let mut arrival = 0;
+        let mut best = 0;
         let mut connection = None;
         let schema = schema_name(self.run);
         let sql = format!(

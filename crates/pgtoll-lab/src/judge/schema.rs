@@ -85,7 +85,8 @@ pub(crate) fn leftovers(connection: &mut Connection) -> Result<Vec<LeftoverSchem
     )?;
     let mut found = Vec::new();
     for row in rows {
-        let (name, comment) = (row.text("nspname")?, row.value("comment")?.unwrap_or_default());
+        let name = row.text("nspname")?;
+        let comment = row.value("comment")?.unwrap_or_default();
         if is_ours(name, comment) {
             found.push(LeftoverSchema { name: name.to_owned(), comment: comment.to_owned() });
         }
@@ -116,7 +117,8 @@ mod tests {
 
     #[test]
     fn only_schemas_with_the_runs_own_comment_are_ours() {
-        let (name, comment) = (schema_name(0xabc), comment_mark(0xabc));
+        let name = schema_name(0xabc);
+        let comment = comment_mark(0xabc);
         assert_eq!(name, "pgtoll_judge_0000000000000abc");
         assert!(is_ours(&name, &format!("{comment}, begun today")));
         assert!(!is_ours(&name, ""));

@@ -158,8 +158,10 @@ fn start_probe<'scope>(
         let dsn = dsn.with_default_connect_timeout(plan.connect_timeout).with_interruption(waits);
         PairClient { run, dsn, state }
     };
-    let (one, other) = (client(&plan.dsn), client(&plan.dsn));
-    let (at_writers, at_readers) = (client(&plan.dsn), client(there));
+    let one = client(&plan.dsn);
+    let other = client(&plan.dsn);
+    let at_writers = client(&plan.dsn);
+    let at_readers = client(there);
     let works: [Work<'scope>; 4] = [
         Box::new(move || Told::PairsWritten(one.write(0))),
         Box::new(move || Told::PairsWritten(other.write(1))),
@@ -293,7 +295,8 @@ impl Session<'_> {
         on_progress(JudgeProgress::Event(&format!("the fault is over: {}", end.status)));
         self.fault = FaultPhase::Over;
         let JudgeFaultEnd { success, status, output } = end;
-        let (at_ns, output) = (self.state.now_ns(), masked(&output).into_owned());
+        let at_ns = self.state.now_ns();
+        let output = masked(&output).into_owned();
         self.state.log(&RunEvent::FaultEnded { at_ns, success, status, output });
     }
 

@@ -69,7 +69,8 @@ impl<'a> WriterClient<'a> {
 
     /// Works until it was served once after healing began, or until the run is stopped.
     pub(crate) fn work(&mut self) {
-        let (mut arrival, mut begun_ns) = (0, None);
+        let mut arrival = 0;
+        let mut begun_ns = None;
         loop {
             let heal_from_ns = self.state.heal_from_ns();
             let (is_healing, distance_ns) = match heal_from_ns {

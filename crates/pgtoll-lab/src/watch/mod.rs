@@ -247,7 +247,8 @@ impl<'a> Watcher<'a> {
             None => PageCondition::Unknown { reason: "no standby was named".to_owned() },
         };
         let primary = primary_page(&self.plan.primary, page, judge);
-        let (file, block) = (page.file.clone(), page.block);
+        let file = page.file.clone();
+        let block = page.block;
         WatchedPage { file, block, database, relation, primary, standby }
     }
 
@@ -335,6 +336,7 @@ fn proposals(pages: &[WatchedPage], standby: Option<&Dsn>) -> Vec<String> {
 /// The block as `pgtoll repair` takes it: of the main fork of a named relation.
 fn repair_block(page: &WatchedPage) -> Option<String> {
     let is_main = page.file.rsplit('/').next().is_some_and(|name| !name.contains('_'));
-    let (database, relation) = (page.database.as_ref()?, page.relation.as_ref()?);
+    let database = page.database.as_ref()?;
+    let relation = page.relation.as_ref()?;
     is_main.then(|| pgtoll_format::shell_quoted(&format!("{database}.{relation}:{}", page.block)))
 }

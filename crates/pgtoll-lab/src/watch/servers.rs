@@ -156,7 +156,8 @@ fn page_bytes(connection: &mut Connection, page: &RefusedPage) -> Result<Option<
     )?;
     let block_bytes: u32 = row.parse("block_bytes")?;
     let segment_blocks: u32 = row.parse::<u32>("segment_blocks")?.max(1);
-    let (segment, block) = (page.block / segment_blocks, page.block % segment_blocks);
+    let segment = page.block / segment_blocks;
+    let block = page.block % segment_blocks;
     let suffix = if segment == 0 { String::new() } else { format!(".{segment}") };
     // The path has letters, digits, _ and / alone.
     let sql = format!(

@@ -72,7 +72,8 @@ impl ExpectSpec {
         };
         let number =
             |bound: Option<&Bound>| bound.map_or(Some(None), |bound| bound.number().map(Some));
-        let (lower, upper) = (number(lower)?, number(upper)?);
+        let lower = number(lower)?;
+        let upper = number(upper)?;
         let relative = [lower, upper].into_iter().flatten().map(|(_, relative)| relative);
         let all_alike = relative.clone().all(|item| Some(item) == relative.clone().next());
         let in_order = lower.zip(upper).is_none_or(|(lower, upper)| lower.0 <= upper.0);

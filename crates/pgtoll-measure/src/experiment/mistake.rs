@@ -153,7 +153,8 @@ pub(super) struct Structure<'a> {
 
 impl<'a> Structure<'a> {
     pub(super) fn new(schema: &'a Schema, text: &'a str, table: &Spanned<DeTable<'_>>) -> Self {
-        let (faults, unknown) = (Vec::new(), Vec::new());
+        let faults = Vec::new();
+        let unknown = Vec::new();
         let mut structure = Self { schema, text, faults, unknown, is_broken: false };
         let span = table.span().start..table.span().start;
         structure.table(schema, table.get_ref(), &span, &KeyPath::default());

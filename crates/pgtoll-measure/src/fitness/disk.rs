@@ -140,7 +140,8 @@ fn sync(group: Group, watch: &Watch, file_system: Option<&FileSystem>) -> Fitnes
         }
     };
     let us = |time: Duration| time.as_secs_f64() * 1e6;
-    let (median, p99) = (us(times[times.len() / 2]), us(times[(times.len() - 1) * 99 / 100]));
+    let median = us(times[times.len() / 2]);
+    let p99 = us(times[(times.len() - 1) * 99 / 100]);
     let reading = format!(
         "{} median, {} 99 %, of {} syncs of 8 kB",
         rounded(median),

@@ -44,7 +44,8 @@ impl Watch {
         stage: &mut dyn FnMut(&str),
     ) -> Result<Self, BenchError> {
         stage("look at what else runs, for 3 s");
-        let (machine_before, pressure_before) = (MachineSample::now()?, observe::pressure());
+        let machine_before = MachineSample::now()?;
+        let pressure_before = observe::pressure();
         interrupt.wait(TIME)?;
         let machine = MachineSample::now()?.since(&machine_before);
         let pressure = observe::pressure();

@@ -29,7 +29,8 @@ impl Bounded {
     /// The same factor for all three; a negative one exchanges the bounds.
     #[must_use]
     pub fn scaled(self, factor: f64) -> Self {
-        let (a, b) = (self.lower * factor, self.upper * factor);
+        let a = self.lower * factor;
+        let b = self.upper * factor;
         Self { estimate: self.estimate * factor, lower: a.min(b), upper: a.max(b) }
     }
 

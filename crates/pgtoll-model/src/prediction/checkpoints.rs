@@ -54,7 +54,8 @@ impl CheckpointLoad {
     pub fn with_other_distance(&self, timeout_s: f64, trigger_bytes: f64) -> Bounded {
         let other = Self { timeout_s, trigger_bytes, ..*self };
         let change = |growth: f64| self.grown(&other, 0.0, growth) - self.bytes_per_second();
-        let (a, b) = (change(GROWTH.lower), change(GROWTH.upper));
+        let a = change(GROWTH.lower);
+        let b = change(GROWTH.upper);
         Bounded::new(change(GROWTH.estimate), a.min(b), a.max(b))
     }
 

@@ -45,7 +45,8 @@ fn stock_at_end(censuses: &[PlacedCensus]) -> Bounded {
     let (Some(first), Some(last)) = (censuses.first(), censuses.last()) else {
         return Bounded::ZERO;
     };
-    let (first, last) = (&first.counts, &last.counts);
+    let first = &first.counts;
+    let last = &last.counts;
     let stock = last.bounded_stock();
     let left = (last.cycle_s - last.age_s).max(0.0);
     let growth = if last.age_s > first.age_s {
@@ -66,7 +67,8 @@ pub fn mean_share(censuses: &[PlacedCensus]) -> Bounded {
     };
     let mut mean = beginning(first, censuses.get(1));
     // Errors of samples are independent of each other; those of what was not seen are not.
-    let (mut below, mut above) = (0.0, 0.0);
+    let mut below = 0.0;
+    let mut above = 0.0;
     for (at, census) in censuses.iter().enumerate() {
         let before = if at == 0 { census.place } else { censuses[at - 1].place };
         let after = censuses.get(at + 1).map_or(census.place, |next| next.place);
@@ -83,8 +85,8 @@ pub fn mean_share(censuses: &[PlacedCensus]) -> Bounded {
         if at + 1 == censuses.len() {
             weight += 1.0 - last.place;
         }
-        let (down, up) =
-            (weight * (share.estimate - share.lower), weight * (share.upper - share.estimate));
+        let down = weight * (share.estimate - share.lower);
+        let up = weight * (share.upper - share.estimate);
         if census.counts.knows_low() {
             below += down * down;
             above += up * up;
@@ -112,7 +114,9 @@ fn beginning(first: &PlacedCensus, second: Option<&PlacedCensus>) -> Bounded {
         let rise = (share - second.counts.evicted_share().estimate) * distance(second);
         let at_begin = |times: f64| (share + times * rise).clamp(0.0, 1.0);
         // Exponentials are steeper than lines.
-        let (flat, line, steep) = (share, at_begin(1.0), at_begin(2.0));
+        let flat = share;
+        let line = at_begin(1.0);
+        let steep = at_begin(2.0);
         let mean = |begin: f64| part * begin.midpoint(share);
         return Bounded::new(
             mean(line),
@@ -193,7 +197,8 @@ mod tests {
             });
             images.sum()
         };
-        let (over_cycle, last) = (sum(false), sum(true));
+        let over_cycle = sum(false);
+        let last = sum(true);
         assert!((over_cycle / EVICTION_TRUTH - 1.0).abs() < 0.12, "{over_cycle} {EVICTION_TRUTH}");
         assert!(last < 0.2 * EVICTION_TRUTH, "{last}");
         for (evicted, found) in &EVICTION {

@@ -44,8 +44,8 @@ impl CensusCounts {
     /// The same with the sample's error; pages that could not be read are in the upper bound.
     pub(super) fn bounded_stock(&self) -> Bounded {
         let share = binomial(self.hint_only, self.sampled, self.covered);
-        let (covered, left_out) =
-            (float(self.covered), float(self.dirty.saturating_sub(self.covered)));
+        let covered = float(self.covered);
+        let left_out = float(self.dirty.saturating_sub(self.covered));
         Bounded {
             estimate: self.stock(),
             lower: share.lower * covered,

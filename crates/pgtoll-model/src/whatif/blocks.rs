@@ -56,7 +56,8 @@ const FREE: usize = 1 << 12;
 impl Blocks {
     #[inline]
     pub(crate) fn state(&mut self, key: BlockKey) -> &mut BlockState {
-        let (group, within) = (key.block / SIDE_BY_SIDE, key.block % SIDE_BY_SIDE);
+        let group = key.block / SIDE_BY_SIDE;
+        let within = key.block % SIDE_BY_SIDE;
         let known = self.forks.get(key.fork as usize);
         let place = known.and_then(|fork| fork.places.get(group as usize)).copied().unwrap_or(0);
         let place = if place == 0 { self.place(key.fork, group) } else { place };
@@ -65,7 +66,8 @@ impl Blocks {
 
     /// What is kept of a block, if there is anything.
     pub(crate) fn get(&self, key: BlockKey) -> Option<&BlockState> {
-        let (group, within) = (key.block / SIDE_BY_SIDE, key.block % SIDE_BY_SIDE);
+        let group = key.block / SIDE_BY_SIDE;
+        let within = key.block % SIDE_BY_SIDE;
         let fork = self.forks.get(key.fork as usize)?;
         let near = fork.places.get(group as usize).copied().filter(|place| *place > 0);
         let place = near.or_else(|| fork.far.get(&group).copied())?;

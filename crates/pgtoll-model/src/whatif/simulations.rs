@@ -515,7 +515,8 @@ fn classes<'a>(in_order: impl Iterator<Item = &'a Settings>) -> Vec<Class> {
         if let Some(last) = classes.last_mut().filter(is_same) {
             last.to = place + 1;
         } else {
-            let (from, to) = (place, place + 1);
+            let from = place;
+            let to = place + 1;
             classes.push(Class { from, to, hints, full_page_writes, compression });
         }
     }

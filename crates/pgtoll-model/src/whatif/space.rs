@@ -24,8 +24,10 @@ impl Geometry {
 
     /// The position of an LSN: bytes of records and padding before it.
     pub(crate) fn position(self, at: Lsn) -> u64 {
-        let (segment, within) = (at.0 / self.segment_bytes, at.0 % self.segment_bytes);
-        let (page, byte) = (within / self.page_bytes, within % self.page_bytes);
+        let segment = at.0 / self.segment_bytes;
+        let within = at.0 % self.segment_bytes;
+        let page = within / self.page_bytes;
+        let byte = within % self.page_bytes;
         let used = if page == 0 {
             byte.saturating_sub(LONG_HEADER)
         } else {
@@ -38,17 +40,16 @@ impl Geometry {
 
     /// Where a record ends that was written up to this position.
     pub(crate) fn end(self, position: u64) -> Lsn {
-        let (segment, used) = (position / self.usable(), position % self.usable());
+        let segment = position / self.usable();
+        let used = position % self.usable();
         let begin = segment * self.segment_bytes;
         let first = self.page_bytes - LONG_HEADER;
         let within = match used {
             0 => 0,
             used if used <= first => LONG_HEADER + used,
             used => {
-                let (pages, rest) = (
-                    (used - first) / (self.page_bytes - SHORT_HEADER),
-                    (used - first) % (self.page_bytes - SHORT_HEADER),
-                );
+                let pages = (used - first) / (self.page_bytes - SHORT_HEADER);
+                let rest = (used - first) % (self.page_bytes - SHORT_HEADER);
                 let header = if rest == 0 { 0 } else { SHORT_HEADER };
                 (1 + pages) * self.page_bytes + header + rest
             }
@@ -74,8 +75,8 @@ pub fn max_wal_size_for(segments: u64, segment_bytes: u64, completion_target: f6
     let enough =
         |size: u64| checkpoint_segments(size, segment_bytes, completion_target) >= segments;
     // It is between once and twice the distance: the rule's divisor is.
-    let (mut low, mut high) =
-        (segments / 2 * megabytes, segments.saturating_mul(2 * megabytes) + 2);
+    let mut low = segments / 2 * megabytes;
+    let mut high = segments.saturating_mul(2 * megabytes) + 2;
     while low < high {
         let middle = low.midpoint(high);
         if enough(middle.saturating_mul(megabyte)) { high = middle } else { low = middle + 1 }

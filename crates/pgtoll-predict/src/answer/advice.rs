@@ -18,7 +18,8 @@ pub(super) fn advice(
     }
     let judged = [judged_cpu(answer.cpu.as_ref()), judged_wal(answer.wal.as_ref())];
     let (decision, decides) = judged.into_iter().max_by_key(|(decision, _)| *decision)?;
-    let (action, rule) = (advised_action(decision), CHECKSUMS_RULE.sentence());
+    let action = advised_action(decision);
+    let rule = CHECKSUMS_RULE.sentence();
     Some(PredictionAdvice { action, decides, rule, sentence: None })
 }
 

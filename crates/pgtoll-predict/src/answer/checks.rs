@@ -46,7 +46,8 @@ fn next_cycle(windows: &[WatchWindow]) -> Option<NextCycleCheck> {
 /// The mean and the largest error, as shares of what came; `None` where nothing did, or something is
 /// not known.
 fn errors(cycles: &[Option<(f64, u64)>]) -> Option<(f64, f64)> {
-    let (mut seconds, mut sum) = (0.0, 0.0);
+    let mut seconds = 0.0;
+    let mut sum = 0.0;
     let mut errors = Vec::new();
     for cycle in cycles {
         let (time, count) = (*cycle)?;
@@ -71,7 +72,9 @@ fn own_settings_error(wal: &WatchedWal) -> Option<f64> {
 /// do censuses: a hint's image has moved the page's LSN. An image takes `image_bytes`, as in the
 /// prediction for a server without hints: those that are there without hints may be of other pages.
 fn blind(windows: &[WatchWindow], wal: &WatchedWal, image_bytes: Bounded) -> Option<BlindCheck> {
-    let (mut images, mut pages, mut count) = (Vec::new(), WrittenPages::default(), 0_u64);
+    let mut images = Vec::new();
+    let mut pages = WrittenPages::default();
+    let mut count = 0_u64;
     let mut truth = WrittenTruth::default();
     for window in windows {
         let Some(pages_written) = pages_written(window, wal) else { continue };

@@ -211,7 +211,8 @@ impl WatchDigest {
             let (per_second, of_windows) = mean_of(&images, self.floor(bytes));
             return Some(HintImages { per_second, of_windows, bytes, basis, estimators });
         }
-        let (mut images, mut stock) = (Vec::new(), 0.0);
+        let mut images = Vec::new();
+        let mut stock = 0.0;
         for (window, census) in &counted {
             let cycle = self.cycle_of(window, census);
             let part = if window.is_cycle { 1.0 } else { window.seconds / cycle };
@@ -399,7 +400,8 @@ fn mean_of(images: &[(f64, Bounded)], floor: Bounded) -> (Bounded, Vec<f64>) {
         around(mean.estimate * MODEL_ERROR),
     ];
     let all = Bounded::sum(&errors);
-    let (lower, upper) = (all.lower + floor.lower, all.upper + floor.upper);
+    let lower = all.lower + floor.lower;
+    let upper = all.upper + floor.upper;
     (Bounded { lower: lower.max(0.0), upper, ..all }, of_windows)
 }
 
@@ -413,8 +415,10 @@ fn placed(window: &WatchWindow, cycle_s: f64) -> Vec<PlacedCensus> {
     let mut places: Vec<f64> =
         censuses.iter().map(|census| (census.age_s / cycle_s).clamp(0.0, 1.0)).collect();
     if let (Some(evicted), [first, .., last]) = (published(&censuses), &places[..]) {
-        let (first, last) = (*first, *last);
-        let (begin, end) = (evicted[0], evicted[evicted.len() - 1]);
+        let first = *first;
+        let last = *last;
+        let begin = evicted[0];
+        let end = evicted[evicted.len() - 1];
         let place = |evicted: &f64| first + (last - first) * (evicted - begin) / (end - begin);
         places = evicted.iter().map(place).collect();
     }
@@ -439,7 +443,8 @@ const MOST_UNSURE: u64 = 4;
 fn published(censuses: &[&DirtyCensus]) -> Option<Vec<f64>> {
     let evicted: Vec<f64> =
         censuses.iter().map(|census| census.evicted.map(float)).collect::<Option<_>>()?;
-    let (first, last) = (censuses.first()?, censuses.last()?);
+    let first = censuses.first()?;
+    let last = censuses.last()?;
     let parts = float(censuses.len().saturating_sub(1) as u64);
     let slow = last.age_s - first.age_s >= PUBLISHED_S * parts;
     let grows = evicted.windows(2).all(|pair| pair[1] > pair[0]);
@@ -538,7 +543,8 @@ pub(super) fn image_bytes(
     block: f64,
     compression: Option<Compression>,
 ) -> Bounded {
-    let (mut pages, mut bytes) = (0.0, 0.0);
+    let mut pages = 0.0;
+    let mut bytes = 0.0;
     for census in windows.iter().flat_map(WatchWindow::censuses) {
         pages += float(census.hint_only);
         bytes += float(census.hint_only) * census.image_bytes.unwrap_or(block);

@@ -76,7 +76,8 @@ pub fn prediction_record(
         .iter()
         .map(|question| {
             let today = server.settings.get(question.name).cloned().unwrap_or_default();
-            let (costs, wal) = (&page_costs, watch.wal.as_ref());
+            let costs = &page_costs;
+            let wal = watch.wal.as_ref();
             let asking = Asking { server: &server, costs, question, today, wal };
             let mut answer = asking.answer(digest.as_ref());
             answer.windows = windows::windows(&asking, &watch, &answer);

@@ -58,7 +58,8 @@ pub(super) fn payers(
 /// of one sample do all of them count for.
 fn relations(ranking: &mut PayerRanking, windows: &[WatchWindow], digest: &WatchDigest) {
     let mut pages: BTreeMap<(String, String), (u64, f64)> = BTreeMap::new();
-    let (mut all, mut squares) = (0.0, 0.0);
+    let mut all = 0.0;
+    let mut squares = 0.0;
     for census in windows.iter().filter_map(|window| window.census.as_ref()) {
         if census.sampled == 0 {
             continue;
@@ -97,7 +98,8 @@ fn relations(ranking: &mut PayerRanking, windows: &[WatchWindow], digest: &Watch
     ranking.relations.truncate(LISTED);
     ranking.in_buffers = digest.hint_images.as_ref().and_then(|images| {
         let [stock, predicted] = ["E2", "E2+"].map(|name| images.estimators.get(name).copied());
-        let (stock, predicted) = (stock?, predicted?);
+        let stock = stock?;
+        let predicted = predicted?;
         (predicted > 0.0).then(|| (stock / predicted).clamp(0.0, 1.0))
     });
 }

@@ -48,7 +48,8 @@ pub fn watch_with_wal(
     let postmaster = session.postmaster();
     session.close();
     let asked = WalQuestion::new(&server, &facts.wal, page_bytes, questions);
-    let (stop, interim) = (Stop::default(), Interim::default());
+    let stop = Stop::default();
+    let interim = Interim::default();
     let reader =
         WalReader { dsn, asked: &asked, postmaster, stop: &stop, interrupt, interim: &interim };
     let mut passed_on = PassedOn { asked: &asked, interim: &interim, read: None };

@@ -119,7 +119,8 @@ impl<'a> WalReader<'a> {
 
     fn read(self, started: &SyncSender<()>, remedy: String) -> Result<ReadWal, PredictError> {
         let memory = Arc::new(AtomicU64::new(0));
-        let (question, measured) = (self.asked.question.clone(), memory.clone());
+        let question = self.asked.question.clone();
+        let measured = memory.clone();
         let new = move || MeasuredWhatIf {
             whatif: WhatIfCollector::new(question.clone()),
             memory: measured.clone(),
@@ -256,7 +257,8 @@ impl StreamWatch<MeasuredWhatIf> for ReadingWatch<'_> {
     fn look(&mut self, read: &mut WalSummary<MeasuredWhatIf>, redo: Lsn) {
         let mut summary = read.interim(|summary| summary.whatif.interim());
         summary.streamed = Some(self.began.elapsed());
-        let (resumed, end) = (self.resumed, Ok(End::Interrupted));
+        let resumed = self.resumed;
+        let end = Ok(End::Interrupted);
         let streamed = Streamed { summary, redo, resumed, end };
         self.interim.leave(ReadWal { streamed, sender_cpu_s: self.cpu_s(), ended: None });
     }

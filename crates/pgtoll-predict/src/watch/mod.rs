@@ -68,7 +68,8 @@ pub fn watch(
     loop {
         let step = watcher.step();
         let window_ended = matches!(step, Ok(true));
-        let (watch, elapsed) = (&watcher.watch, watcher.began.elapsed());
+        let watch = &watcher.watch;
+        let elapsed = watcher.began.elapsed();
         let has_news = window_ended;
         on_progress(&WatchProgress { elapsed, watch, server: &server, window_ended, has_news });
         match step {
@@ -152,7 +153,8 @@ impl Watcher {
     ) -> Result<Self, PredictError> {
         let taker = match (&privileges.buffercache, &privileges.inspect) {
             (Some(schema), inspect @ Some(_)) => {
-                let (schema, inspect) = (schema.clone(), inspect.clone());
+                let schema = schema.clone();
+                let inspect = inspect.clone();
                 Some(CensusTaker::new(&mut session, dsn, schema, inspect)?)
             }
             _ => None,

@@ -107,7 +107,8 @@ impl PrintedRecord for BalanceRecord {
             Finding::new(FindingCode::LabMisrouted, &*route.kind, sentence)
         });
         let stale = self.freshness.iter().filter(|rung| rung.is_broken()).map(|rung| {
-            let (stale, reads) = (rung.stale, rung.standby_reads);
+            let stale = rung.stale;
+            let reads = rung.standby_reads;
             let although = match &rung.wait {
                 Some(_) => "readers waited".to_owned(),
                 None => format!("commits waited until {}", rung.rung),

@@ -160,7 +160,8 @@ pub struct DesignSummary {
 impl DesignEstimate {
     /// The interval around a ratio.
     pub fn new(ratio: f64, half_width: f64) -> Self {
-        let (lower, upper) = (ratio * (-half_width).exp(), ratio * half_width.exp());
+        let lower = ratio * (-half_width).exp();
+        let upper = ratio * half_width.exp();
         Self { ratio, lower, upper, half_width, covers_one: lower <= 1.0 && 1.0 <= upper }
     }
 }

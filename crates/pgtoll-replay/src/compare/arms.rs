@@ -170,9 +170,11 @@ impl PreparedArms {
             source.cluster.remove(&mut site.guard)?;
         }
         if let Some(baseline) = arms.first() {
-            let (name, role) = (TWIN.to_owned(), ReplayArmRole::Twin);
+            let name = TWIN.to_owned();
+            let role = ReplayArmRole::Twin;
             let arm = ReplayArm { name, role, ..baseline.arm.clone() };
-            let (template, facts) = (baseline.template.clone(), baseline.facts);
+            let template = baseline.template.clone();
+            let facts = baseline.facts;
             arms.push(PreparedArm { template, arm, facts });
         }
         Ok(Self { arms, server: server.unwrap_or_default(), left_out, notes })
@@ -224,7 +226,8 @@ impl PreparedArm {
     }
 
     fn replay(&self, site: &mut ArmSite<'_>) -> Result<(ArmReplay, Replayed), ComparisonError> {
-        let (name, facts) = (&self.arm.name, self.facts);
+        let name = &self.arm.name;
+        let facts = self.facts;
         let observe = |source| ComparisonError::Observe { arm: name.clone(), source };
         let (copy, pid) = self.start(site, "copy")?;
         let dsn = site.dsn(&copy)?;

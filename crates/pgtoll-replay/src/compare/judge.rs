@@ -56,7 +56,8 @@ impl ShapeTimes {
             let texts: Vec<&str> = step.request.texts().collect();
             let statement = sql::shape(&texts.join("; "));
             let place = *places.entry(statement.clone()).or_insert_with(|| {
-                let (steps, rounds) = (Vec::new(), Vec::new());
+                let steps = Vec::new();
+                let rounds = Vec::new();
                 shapes.push(Shape { statement, steps, rounds, executions: 0, example: None });
                 shapes.len() - 1
             });
@@ -222,7 +223,8 @@ fn check_queues(record: &mut ReplayComparison, baseline: usize) {
     let runs = &record.arms[baseline].runs;
     let client: Vec<f64> = runs.iter().map(|run| run.client_cpu_s).collect();
     let cpu = total(ReplayQuantity::Cpu) + mean(&client).unwrap_or_default();
-    let (length, cores) = (total(ReplayQuantity::RunTime), record.host.cores);
+    let length = total(ReplayQuantity::RunTime);
+    let cores = record.host.cores;
     let under_way = total(ReplayQuantity::StatementTime) / length;
     record.notes.extend(queue_note(under_way, cpu / (length * as_float(cores)), cores));
 }
@@ -366,7 +368,8 @@ fn p_value_of_both(difference: &ShapeDifference) -> Option<f64> {
 
 /// Adjusts the p-values for the number of comparisons, and says what follows.
 pub(super) fn decide(record: &mut ReplayComparison) {
-    let (rate, margin) = (record.false_discovery_rate, record.margin);
+    let rate = record.false_discovery_rate;
+    let margin = record.margin;
     let mut all: Vec<&mut ShapeDifference> =
         record.shapes.iter_mut().flat_map(|shape| &mut shape.arms).collect();
     all.retain(|difference| difference.p_value.is_some());

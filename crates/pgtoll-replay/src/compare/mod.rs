@@ -118,7 +118,8 @@ pub enum ComparisonError {
 
 /// An [`Error`](pgtoll_wire::Error) of this action on this arm.
 fn server_error(action: &str, arm: &str) -> impl FnOnce(pgtoll_wire::Error) -> ComparisonError {
-    let (action, arm) = (action.to_owned(), arm.to_owned());
+    let action = action.to_owned();
+    let arm = arm.to_owned();
     move |source| ComparisonError::Server { action, arm, source: Box::new(source) }
 }
 

@@ -241,15 +241,18 @@ fn inspect<'a>(
     targets: impl Iterator<Item = &'a Dsn>,
 ) -> Result<(TableFacts, String, Option<Connection>), ReplayError> {
     let mut facts = TableFacts::default();
-    let (mut version, mut monitor) = (String::new(), None);
-    let (mut roles, mut databases) = (BTreeSet::new(), BTreeSet::new());
+    let mut version = String::new();
+    let mut monitor = None;
+    let mut roles = BTreeSet::new();
+    let mut databases = BTreeSet::new();
     for dsn in targets {
         if !roles.insert((dsn.user().to_owned(), dsn.database().to_owned())) {
             continue;
         }
         let failed =
             |action: String| move |source| ReplayError::Server { action, source: Box::new(source) };
-        let (user, database) = (dsn.user(), dsn.database());
+        let user = dsn.user();
+        let database = dsn.database();
         let connect = format!("connect to database \"{database}\" as \"{user}\"");
         let mut connection = dsn.connect().map_err(failed(connect))?;
         if databases.insert(database.to_owned()) {
@@ -338,7 +341,8 @@ fn run_sessions(
             if !await_start(context, session, &needs[session as usize]) {
                 break;
             }
-            let (dsn, steps) = (&targets[session as usize], &steps[session as usize]);
+            let dsn = &targets[session as usize];
+            let steps = &steps[session as usize];
             let tally = &tallies[session as usize];
             let work = move || {
                 let played = context.play(session, dsn, steps);
@@ -436,7 +440,8 @@ fn await_end(
 fn sum(tallies: &[SessionTally], is_timed: bool, breaks: Breaks) -> ReplayDone {
     let mut done =
         ReplayDone { order_breaks: breaks.count, breaks: breaks.first, ..ReplayDone::default() };
-    let (mut latencies, mut lateness) = (Latencies::new(), Latencies::new());
+    let mut latencies = Latencies::new();
+    let mut lateness = Latencies::new();
     for tally in tallies {
         done.connections += u64::from(tally.connected);
         done.broken_sessions += u64::from(tally.broken.is_some());

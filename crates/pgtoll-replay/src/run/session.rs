@@ -283,7 +283,8 @@ impl Player<'_> {
     fn retry(&mut self, index: u32, rank: u32, code: String) -> Result<Option<String>, Error> {
         let coordinator = self.context.coordinator;
         let steps = &coordinator.transactions.list[rank as usize].steps;
-        let (workload, session) = (self.context.workload, self.session);
+        let workload = self.context.workload;
+        let session = self.session;
         let is_again = |step: &&u32| {
             workload.steps[**step as usize].session == session
                 && coordinator.transactions.treatment[**step as usize] == Treatment::Execute

@@ -175,7 +175,8 @@ impl<'a> Watchdog<'a> {
     /// Where each session waits, here or for a lock, and nobody goes on: lets the earliest go; where all are
     /// at the server, its statement is cancelled.
     fn break_stillness(&mut self, state: &mut RunState, waits: &ServerWaits) {
-        let (mut here, mut there) = (Vec::new(), Vec::new());
+        let mut here = Vec::new();
+        let mut there = Vec::new();
         for (session, item) in (0_u32..).zip(&state.sessions) {
             match item {
                 SessionState::ForOrder { step, .. } => here.push(*step),

@@ -429,7 +429,8 @@ fn is_plain(tokens: &[SqlToken<'_>]) -> bool {
 
 fn has_only_harmless_calls(tokens: &[SqlToken<'_>]) -> bool {
     let begins = |word: &str| tokens.first().is_some_and(|token| token.is_word(word));
-    let (is_insert, is_select) = (begins("insert"), begins("select"));
+    let is_insert = begins("insert");
+    let is_select = begins("select");
     let is_advisory = |word: &str| {
         is_select
             && ADVISORY_LOCKS

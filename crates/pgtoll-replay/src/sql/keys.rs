@@ -88,7 +88,8 @@ fn term(tokens: &[SqlToken<'_>]) -> Option<KeyTerm> {
 
 /// A column, with or without its table, and what follows it.
 fn column<'a, 'b>(tokens: &'a [SqlToken<'b>]) -> Option<(String, &'a [SqlToken<'b>])> {
-    let (mut name, mut rest) = (tokens.first()?.name()?, &tokens[1..]);
+    let mut name = tokens.first()?.name()?;
+    let mut rest = &tokens[1..];
     while let [dot, next, after @ ..] = rest
         && dot.is_symbol(".")
     {

@@ -135,7 +135,8 @@ impl ClientSession<'_> {
         let length = first.first_chunk::<4>().map_or(0, |length| u32::from_be_bytes(*length));
         let packet_end = usize::try_from(length).unwrap_or(usize::MAX).min(first.len());
         observer.sent(&first[packet_end..], begin).ok()?;
-        let (mut replies, mut was_asked) = (Vec::new(), false);
+        let mut replies = Vec::new();
+        let mut was_asked = false;
         loop {
             let traffic = self.await_both(server)?;
             if traffic.first_readable

@@ -118,7 +118,8 @@ fn write_events(
     let mut plan = PlanWriter::new(into, false)?;
     plan.line(&PlanLine::Header(Box::new(header.clone())))?;
     let mut sessions: FxHashMap<u64, u32> = FxHashMap::default();
-    let (mut with_steps, mut databases) = (Vec::new(), Vec::new());
+    let mut with_steps = Vec::new();
+    let mut databases = Vec::new();
     let mut unsynced = 0;
     while let Ok(event) = events.recv() {
         if state.is_lost() {

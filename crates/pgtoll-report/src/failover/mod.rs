@@ -362,7 +362,8 @@ impl FailoverRow {
 
     /// What a manager reads.
     fn sentence(&self) -> Option<String> {
-        let (median, longest) = (self.median()?, self.longest()?);
+        let median = self.median()?;
+        let longest = self.longest()?;
         let p95 = self.p95().map(|p95| format!(", 95 % within {p95:.2} s")).unwrap_or_default();
         let outage = if let Some(partition) = &self.partition {
             partition.words(self.engine)
@@ -552,7 +553,9 @@ fn third_words(failover: &FailoverRecord) -> Vec<String> {
                 (None, item) => format!("; it returned by pg_rewind in {}", seconds(item)),
             },
         };
-        let (fault, detector, number) = (run.fault.name(), run.detector.name(), run.number);
+        let fault = run.fault.name();
+        let detector = run.detector.name();
+        let number = run.number;
         format!("{fault}, {detector}, run {number}: it {past}; {followed}{rejoin}.")
     });
     words.collect()

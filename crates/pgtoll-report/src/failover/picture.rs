@@ -28,8 +28,10 @@ pub(super) fn outages(rows: &[FailoverRow]) -> Section {
 }
 
 fn drawing(rows: &[FailoverRow], looks: &[(String, Look)], width: Width) -> Drawing {
-    let (left, right) = (62.0, width.units() - 8.0);
-    let (top, bottom) = (14.0, 214.0);
+    let left = 62.0;
+    let right = width.units() - 8.0;
+    let top = 14.0;
+    let bottom = 214.0;
     let most = rows.iter().map(|row| row.outages.len()).max().unwrap_or(1);
     let values = rows.iter().flat_map(|row| row.outages.iter().copied());
     let frame = Frame {
@@ -79,7 +81,8 @@ pub(super) fn side_by_side(rows: &[FailoverRow]) -> Option<Section> {
 const STRIP: f64 = 40.0;
 
 fn strips(rows: &[FailoverRow], width: Width) -> Drawing {
-    let (left, right) = (8.0, width.units() - 12.0);
+    let left = 8.0;
+    let right = width.units() - 12.0;
     let bottom = 10.0 + STRIP * float(rows.len());
     let values = rows.iter().flat_map(|row| row.outages.iter().copied());
     let frame = Frame {

@@ -18,7 +18,8 @@ use crate::records::{ReportedRecord, TableOptions};
 impl ReportedRecord for FleetPlan {
     /// What was found, and what verifying it takes.
     fn document(&self, _: &TableOptions) -> Document {
-        let (backups, estimate) = (self.backups(), &self.estimate);
+        let backups = self.backups();
+        let estimate = &self.estimate;
         let mut document = Document {
             command: "pgtoll fleet plan",
             question: "What is to be verified?",

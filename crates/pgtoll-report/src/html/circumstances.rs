@@ -190,7 +190,8 @@ fn settings(settings: &BTreeMap<String, String>) -> Markup {
 }
 
 fn machine(run: &Run, result: &RunResult) -> Vec<Fact> {
-    let (host, server) = (&result.header.host, &result.header.server);
+    let host = &result.header.host;
+    let server = &result.header.server;
     let unknown = || "unknown".to_owned();
     let version = run.prepared.as_ref().map_or_else(
         || format!("PostgreSQL {}", server.version),

@@ -37,7 +37,8 @@ fn servers<'a>(run: &'a Run, result: &'a RunResult) -> Vec<Series<'a>> {
     let others: BTreeSet<&str> =
         arms.filter(|arm| all.iter().all(|sery| sery.arm != *arm)).collect();
     for arm in others {
-        let (title, look) = (format!("{arm} (all arms)"), Look::from_index(all.len()));
+        let title = format!("{arm} (all arms)");
+        let look = Look::from_index(all.len());
         all.push(Series { arm, title, look, null: false });
     }
     all
@@ -200,7 +201,8 @@ fn of_courses(run: &Run, workload: &Workload, arm: &str) -> Vec<Flow> {
             for (amount, earlier) in amounts.iter_mut().zip(earlier) {
                 *amount = amount.zip(earlier).map(|(now, then)| (now - then).max(0.0) / seconds);
             }
-            let (from, to) = (from as f64 / longest, moment.after_ns as f64 / longest);
+            let from = from as f64 / longest;
+            let to = moment.after_ns as f64 / longest;
             (seconds > 0.0).then_some(Flow { from: begin + from, to: begin + to, amounts })
         })
     });

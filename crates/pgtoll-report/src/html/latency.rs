@@ -81,8 +81,10 @@ fn curve(latencies: &Latencies) -> Curve {
 
 fn drawing(curves: &[(&Series<'_>, Curve)], width: Width) -> Drawing {
     let points = || curves.iter().flat_map(|(_, curve)| curve);
-    let (left, right) = (62.0, width.units() - 8.0);
-    let (top, bottom) = (14.0, if width.is_narrow() { 214.0 } else { 254.0 });
+    let left = 62.0;
+    let right = width.units() - 8.0;
+    let top = 14.0;
+    let bottom = if width.is_narrow() { 214.0 } else { 254.0 };
     let frame = Frame {
         x: Scale::log(points().map(|(tail, _)| *tail), Unit::Quantile).between(left, right),
         y: Scale::log(points().map(|(_, ns)| *ns), Unit::Nanoseconds)

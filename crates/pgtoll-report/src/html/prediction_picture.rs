@@ -77,7 +77,8 @@ fn steps(windows: &[PredictedWindow]) -> Vec<Step> {
             let with = |window: &PredictedWindow| {
                 let Interval { estimate, lower, upper } = window.extra_wal_bytes_per_second?;
                 let today = window.wal_bytes_per_second;
-                let (lower, upper) = (today + lower, today + upper);
+                let lower = today + lower;
+                let upper = today + upper;
                 Some(Interval { estimate: today + estimate, lower, upper })
             };
             Step {
@@ -126,7 +127,8 @@ fn description(steps: &[Step]) -> String {
 
 fn drawing(steps: &[Step], has_wal: bool, has_cpu: bool, width: Width) -> Drawing {
     let margin = if width.is_narrow() { 0.0 } else { 14.0 };
-    let (left, right) = (margin + 74.0, width.units() - 8.0);
+    let left = margin + 74.0;
+    let right = width.units() - 8.0;
     let high = if width.is_narrow() { 130.0 } else { 170.0 };
     let minutes = || {
         Scale::linear(steps.iter().flat_map(|step| [step.from, step.to]), Unit::Plain)

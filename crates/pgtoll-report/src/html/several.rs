@@ -15,7 +15,8 @@ use crate::text::Block;
 
 /// The records side by side as one HTML file, with all that it needs inside.
 pub(crate) fn html_side_by_side(side: &SideBySide) -> String {
-    let (labels, changes) = (labels(side), change_blocks(side));
+    let labels = labels(side);
+    let changes = change_blocks(side);
     let mut sections: Vec<Section<'_>> = vec![
         ("differences", "What differs between the records", differences(side)),
         ("comparisons", "What each of them found", forests(side)),

@@ -99,7 +99,8 @@ fn panels<'a>(
     noun: &str,
     width: Width,
 ) -> Drawing {
-    let (left, right) = (58.0, width.units() - 6.0);
+    let left = 58.0;
+    let right = width.units() - 6.0;
     let (height, between) = if width.is_narrow() { (96.0, 36.0) } else { (110.0, 36.0) };
     let mut top = 28.0;
     let mut marks = Vec::new();
@@ -200,7 +201,8 @@ fn medians(pairs: &[Pair]) -> Vec<(u32, f64, usize)> {
     let medians = of_rounds.map(|of_round| {
         let mut sorted: Vec<f64> = of_round.iter().map(|pair| pair.percent).collect();
         sorted.sort_by(f64::total_cmp);
-        let (low, high) = (sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
+        let low = sorted[(sorted.len() - 1) / 2];
+        let high = sorted[sorted.len() / 2];
         (of_round[0].round, f64::midpoint(low, high), sorted.len())
     });
     medians.collect()

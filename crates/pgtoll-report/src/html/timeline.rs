@@ -56,7 +56,8 @@ const STATES: [(char, &str, usize, bool); 3] =
 
 fn drawing(timeline: &ClientTimeline, shown: usize, width: Width) -> Drawing {
     let row = if shown > 24 { 10.0 } else { 18.0 };
-    let (left, right) = (34.0, width.units() - 8.0);
+    let left = 34.0;
+    let right = width.units() - 8.0;
     let scale = Scale::linear([0.0, timeline.seconds.max(timeline.bin_s)], Unit::Plain)
         .between(left, right);
     let top = 16.0;
@@ -68,7 +69,8 @@ fn drawing(timeline: &ClientTimeline, shown: usize, width: Width) -> Drawing {
                 (text(left - 6.0, y + row * 0.7, "tick end", &number.to_string()))
             }
             @for (state, from, to) in runs(line) {
-                @let (x, end) = (scale.at(timeline.bin_s * float(from)), scale.at(timeline.bin_s * float(to)));
+                @let x = scale.at(timeline.bin_s * float(from));
+                @let end = scale.at(timeline.bin_s * float(to));
                 @for (letter, name, kind, hatched) in STATES {
                     @if letter == state {
                         (bar([x, y, end - x, row - 3.0], name, kind, hatched))

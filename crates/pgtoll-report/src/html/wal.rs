@@ -153,7 +153,8 @@ fn numbers(arms: &[(Series<'_>, ByType<'_>, f64)], per: &str, title: &str) -> Ma
                     tbody { @for name in names { tr {
                         th scope="row" { (name) }
                         @for (_, arm, times) in arms {
-                            @let (records, images) = (bytes(arm, (name, false)), bytes(arm, (name, true)));
+                            @let records = bytes(arm, (name, false));
+                            @let images = bytes(arm, (name, true));
                             td {
                                 (size(records / times))
                                 @if images > 0.0 { " + " (size(images / times)) }

@@ -137,7 +137,8 @@ fn drawing(record: &WalWhatIfRecord, width: Width) -> Drawing {
     let points: Vec<(f64, f64)> = record.curve.iter().map(point).collect();
     let all = || points.iter().chain([&today]);
     let most = all().map(|point| point.1).fold(0.0, f64::max);
-    let (top, bottom) = (30.0, if width.is_narrow() { 230.0 } else { 290.0 });
+    let top = 30.0;
+    let bottom = if width.is_narrow() { 230.0 } else { 290.0 };
     let frame = Frame {
         x: Scale::log(all().map(|point| point.0), Unit::Bytes)
             .padded(0.03)

@@ -50,8 +50,8 @@ fn source_words(patrol: &PatrolRecord) -> String {
 
 fn round_lines(patrol: &PatrolRecord) -> Vec<String> {
     let source = &patrol.source;
-    let (bytes, rate) =
-        (ByteSize(source.bytes).rounded(), ByteSize(patrol.budget.rate_bytes).rounded());
+    let bytes = ByteSize(source.bytes).rounded();
+    let rate = ByteSize(patrol.budget.rate_bytes).rounded();
     let mut lines = vec![
         format!(
             "round {}: {:.0} % of {bytes} in {} files; at {rate}/s a round takes {}",
@@ -141,7 +141,8 @@ fn seconds_words(seconds: u64) -> String {
 fn fork_section(patrol: &PatrolRecord, findings: &[PatrolFinding], most: usize) -> Option<Section> {
     let first = findings.first()?;
     let row = |finding: &PatrolFinding| {
-        let (block, class) = (blocks(&finding.page), class(finding.page.class).to_owned());
+        let block = blocks(&finding.page);
+        let class = class(finding.page.class).to_owned();
         vec![block, class, format!("{:.0}", finding.found), finding.page.words.clone()]
     };
     let rows = findings.iter().take(most).map(row).collect();

@@ -47,7 +47,8 @@ pub(crate) fn bars(bars: &[Bar], unit: Unit, width: Width) -> Drawing {
                 (text(width.units(), top + words, "value end", &bar.total))
             }
             @for (begin, part) in stacked(&bar.parts) {
-                @let (from, to) = (scale.at(begin), scale.at(begin + part.value));
+                @let from = scale.at(begin);
+                @let to = scale.at(begin + part.value);
                 @for class in [format!("part p{}", part.kind), "hatch".to_owned()] {
                     @if class != "hatch" || part.hatched {
                         rect class=(class) x=(n(from)) y=(n(top + bar_top))

@@ -119,7 +119,8 @@ fn group_marks(group: &ForestGroup, scale: &Scale, layout: &Layout, top: f64) ->
     let zero = scale.at(0.0);
     let (from, to) = if group.less_is_worse { (left, zero) } else { (zero, right) };
     let band = null_band(group).map(|([lower, upper], tooltip)| {
-        let (from, to) = (scale.at(lower), scale.at(upper));
+        let from = scale.at(lower);
+        let to = scale.at(upper);
         (from, to - from, tooltip)
     });
     let side = if group.less_is_worse { "← less is worse" } else { "more is worse →" };
@@ -157,7 +158,8 @@ fn null_band(group: &ForestGroup) -> Option<([f64; 2], String)> {
 fn row_marks(row: &ForestRow, scale: &Scale, layout: &Layout, top: f64) -> Markup {
     let y = top + layout.bar;
     let words = top + layout.words;
-    let (from, to) = (scale.at(row.lower), scale.at(row.upper));
+    let from = scale.at(row.lower);
+    let to = scale.at(row.upper);
     let tooltip = format!("{}: {}", row.name, row.value);
     let value_class = if row.stands_out { "value end strong" } else { "value end" };
     let (name_x, value_x) =

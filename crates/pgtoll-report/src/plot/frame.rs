@@ -24,7 +24,8 @@ pub(crate) struct Frame<'a> {
 impl Frame<'_> {
     /// The axes with ticks and grid, below whatever else is drawn.
     pub(crate) fn axes(&self) -> Markup {
-        let ((left, right), (bottom, top)) = (self.x.ends(), self.y.ends());
+        let (left, right) = self.x.ends();
+        let (bottom, top) = self.y.ends();
         let width = right - left;
         html! {
             @if !self.title.is_empty() {
@@ -71,7 +72,8 @@ impl Frame<'_> {
         for (from, to, value) in steps {
             let letter =
                 if last.is_some_and(|last| (last - from).abs() < 1e-9) { 'L' } else { 'M' };
-            let (from, y) = (n(self.x.at(*from)), n(self.y.at(*value)));
+            let from = n(self.x.at(*from));
+            let y = n(self.y.at(*value));
             let _ = write!(path, "{letter}{from} {y}H{}", n(self.x.at(*to)));
             last = Some(*to);
         }
@@ -92,8 +94,10 @@ impl Frame<'_> {
     ) -> Markup {
         let mut path = String::new();
         for (from, to, low, high) in ranges {
-            let (left, right) = (n(self.x.at(*from)), n(self.x.at(*to)));
-            let (bottom, top) = (n(self.y.at(*low)), n(self.y.at(*high)));
+            let left = n(self.x.at(*from));
+            let right = n(self.x.at(*to));
+            let bottom = n(self.y.at(*low));
+            let top = n(self.y.at(*high));
             let _ = write!(path, "M{left} {bottom}V{top}H{right}V{bottom}Z");
         }
         html! { path class={ "ribbon " (look.class()) } d=(path) { title { (tooltip) } } }
@@ -112,7 +116,8 @@ impl Frame<'_> {
     /// A band over the whole width, between two values.
     pub(crate) fn ribbon(&self, look: Look, low: f64, high: f64, tooltip: &str) -> Markup {
         let (left, right) = self.x.ends();
-        let (top, bottom) = (self.y.at(high), self.y.at(low));
+        let top = self.y.at(high);
+        let bottom = self.y.at(low);
         html! {
             rect class={ "ribbon " (look.class()) } x=(n(left)) y=(n(top)) width=(n(right - left))
                 height=(n((bottom - top).max(1.0))) { title { (tooltip) } }
@@ -130,7 +135,8 @@ impl Frame<'_> {
 
     /// A line over the whole height.
     pub(crate) fn boundary(&self, value: f64) -> Markup {
-        let ((bottom, top), x) = (self.y.ends(), self.x.at(value));
+        let (bottom, top) = self.y.ends();
+        let x = self.x.at(value);
         html! { path class="boundary" d={ "M" (n(x)) " " (n(top)) "V" (n(bottom)) } {} }
     }
 
@@ -173,7 +179,8 @@ pub(crate) fn x_ticks(scale: &Scale, wanted: u32, y: f64) -> Markup {
     let mut free_from = f64::NEG_INFINITY;
     let mut labels = Vec::new();
     for (value, label) in scale.ticks(wanted) {
-        let (x, width) = (scale.at(value), width_of(&label));
+        let x = scale.at(value);
+        let width = width_of(&label);
         let (class, begin) = match x {
             x if x + width / 2.0 > right + 2.0 => ("tick end", x - width),
             x if x - width / 2.0 < left - 2.0 => ("tick", x),

@@ -49,8 +49,12 @@ impl Look {
     }
 
     fn outline(self, x: f64, y: f64) -> String {
-        let (x0, x1, y0, y1) = (n(x - 4.5), n(x + 4.5), n(y - 4.5), n(y + 4.5));
-        let (x, y) = (n(x), n(y));
+        let x0 = n(x - 4.5);
+        let x1 = n(x + 4.5);
+        let y0 = n(y - 4.5);
+        let y1 = n(y + 4.5);
+        let x = n(x);
+        let y = n(y);
         match self.shape % 5 {
             0 => format!("M{x0} {y}a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z"),
             1 => format!("M{x0} {y1}L{x} {y0}L{x1} {y1}z"),

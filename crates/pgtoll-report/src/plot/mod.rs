@@ -78,8 +78,8 @@ pub(crate) fn figure(words: &Words<'_>, draw: impl Fn(Width) -> Drawing) -> Mark
 }
 
 fn svg(words: &Words<'_>, width: Width, class: &str, drawing: &Drawing) -> Markup {
-    let (title, description) =
-        (format!("{}-{class}-title", words.id), format!("{}-{class}-text", words.id));
+    let title = format!("{}-{class}-title", words.id);
+    let description = format!("{}-{class}-text", words.id);
     html! {
         svg class=(class) role="img" aria-labelledby={ (title) " " (description) }
             viewBox={ "0 0 " (n(width.units())) " " (n(drawing.height)) } {

@@ -124,7 +124,8 @@ impl Scale {
         if self.unit == Unit::Bytes {
             return self.binary_ticks(wanted);
         }
-        let (first, last) = (self.low.log10().floor() as i32, self.high.log10().ceil() as i32);
+        let first = self.low.log10().floor() as i32;
+        let last = self.high.log10().ceil() as i32;
         let pick = |digits: &[f64]| -> Vec<f64> {
             let decades = (first..=last).map(|exponent| 10_f64.powi(exponent));
             let all = decades.flat_map(|decade| digits.iter().map(move |digit| digit * decade));
@@ -148,7 +149,8 @@ impl Scale {
     /// Powers of two, as far apart as it takes.
     #[expect(clippy::cast_possible_truncation, reason = "exponents of f64 are small")]
     fn binary_ticks(&self, wanted: u32) -> Vec<f64> {
-        let (first, last) = (self.low.log2().ceil() as i32, self.high.log2().floor() as i32);
+        let first = self.low.log2().ceil() as i32;
+        let last = self.high.log2().floor() as i32;
         let count = usize::try_from(last - first + 1).unwrap_or(0);
         let every = count.div_ceil(wanted.max(1) as usize).max(1);
         (first..=last).step_by(every).map(|exponent| 2_f64.powi(exponent)).collect()

@@ -91,7 +91,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_two_times_have_few_ticks(low: f64, high: f64, wanted in 0_u32..12) {
-            let (low, high) = (low.clamp(-1e18, 1e18), high.clamp(-1e18, 1e18));
+            let low = low.clamp(-1e18, 1e18);
+            let high = high.clamp(-1e18, 1e18);
             let ticks = ticks(low, high, wanted);
             prop_assert!(ticks.len() <= wanted as usize * 3);
             prop_assert!(ticks.iter().all(|(at, _)| *at <= high));

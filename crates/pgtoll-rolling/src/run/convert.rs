@@ -74,7 +74,8 @@ impl RollingRun<'_> {
              coalesce(pg_last_wal_replay_lsn()::text, '') AS position"
         );
         let mut connection = site.connect_within(RECOVERY_LIMIT)?;
-        let (mut position, mut moved) = (String::new(), Instant::now());
+        let mut position = String::new();
+        let mut moved = Instant::now();
         loop {
             let row = connection.row(&sql)?;
             if row.is_true("done")? {
@@ -86,7 +87,8 @@ impl RollingRun<'_> {
                 (position, moved) = (now, Instant::now());
             }
             if moved.elapsed() > STALL_LIMIT {
-                let (node, what) = (site.name().to_owned(), "did not stream".to_owned());
+                let node = site.name().to_owned();
+                let what = "did not stream".to_owned();
                 return Err(RollingError::NotInTime { node, what, seconds: STALL_LIMIT.as_secs() });
             }
             self.interrupt.check()?;

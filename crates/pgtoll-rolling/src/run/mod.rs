@@ -182,7 +182,8 @@ impl<'a> RollingRun<'a> {
     }
 
     fn go_on(&mut self) -> Result<(), RollingError> {
-        let (mut before, mut repeated) = (None, 0);
+        let mut before = None;
+        let mut repeated = 0;
         loop {
             self.interrupt.check()?;
             let survey = Survey::from_sites(&self.sites)?;
@@ -267,7 +268,8 @@ impl<'a> RollingRun<'a> {
             }
             let value = connection.rows(OWN_SYNC_NAMES)?;
             let value = value.first().map(|row| row.words("value")).transpose()?;
-            let (node, name) = (site.name().to_owned(), SYNC.to_owned());
+            let node = site.name().to_owned();
+            let name = SYNC.to_owned();
             self.journal.restore.push(SettingBefore { node, name, value });
             self.write_journal()?;
             connection.set(SYNC, "")?;

@@ -40,7 +40,8 @@ struct Timing {
 impl RollingRun<'_> {
     /// Hands over from one node to the other.
     pub(crate) fn switch_over(&mut self, from: &str, to: &str) -> Result<(), RollingError> {
-        let (old, new) = (self.site(from)?.clone(), self.site(to)?.clone());
+        let old = self.site(from)?.clone();
+        let new = self.site(to)?.clone();
         let mut of_old = old.connect()?;
         let mut of_new = new.connect()?;
         self.event(&format!("switchover from {from} to {to}: check"));
@@ -98,7 +99,8 @@ impl RollingRun<'_> {
         from: &str,
         to: &str,
     ) -> Result<(), RollingError> {
-        let (old, new) = (self.site(from)?.clone(), self.site(to)?.clone());
+        let old = self.site(from)?.clone();
+        let new = self.site(to)?.clone();
         let of_new = new.connect()?;
         self.finish_switchover(&old, &new, of_new, Timing::default())
     }
@@ -293,7 +295,8 @@ impl RollingRun<'_> {
             let make =
                 format!("SELECT pg_create_physical_replication_slot({}, true)", quoted(&name));
             of_new.execute(&make)?;
-            let (node, standby) = (new.name().to_owned(), old.name().to_owned());
+            let node = new.name().to_owned();
+            let standby = old.name().to_owned();
             self.journal.slots.push(OwnSlot { node, name: name.clone(), standby });
             self.write_journal()?;
         }

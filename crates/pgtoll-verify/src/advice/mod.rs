@@ -90,7 +90,8 @@ impl AdvisedCluster {
                 let catalog = self
                     .catalog_version
                     .map_or("*".to_owned(), |catalog_version| catalog_version.to_string());
-                let (major, database) = (self.major, relation.database);
+                let major = self.major;
+                let database = relation.database;
                 format!("pg_tblspc/{tablespace}/PG_{major}_{catalog}/{database}/{name}")
             }
         }
@@ -181,8 +182,8 @@ impl AdvisedCluster {
         if files.is_empty() {
             return None;
         }
-        let (data, copy) =
-            (shell_quoted(&self.data), shell_quoted(&format!("{}.damaged", self.data)));
+        let data = shell_quoted(&self.data);
+        let copy = shell_quoted(&format!("{}.damaged", self.data));
         let more = if segments.len() > files.len() { " (and the others like them)" } else { "" };
         Some(Advice {
             what: format!("copy the damaged files before anything changes them{more}"),
@@ -254,7 +255,8 @@ impl AdvisedCluster {
             RelationKind::Toast => {
                 let mut steps = vec![restore];
                 steps.extend(name.of.as_ref().map(|table| {
-                    let (schema, relation) = (table.schema.as_deref(), &table.relation);
+                    let schema = table.schema.as_deref();
+                    let relation = &table.relation;
                     let table = sql::with_schema(schema, relation);
                     let what = format!(
                         "{start}long values of {table} are lost; save its other rows (each takes a \

@@ -110,7 +110,8 @@ pub(super) fn save_beside(name: &RelationName, damaged: &[Range]) -> String {
 /// the TIDs that a block can have, so that nothing else is read. A block that the server refuses is
 /// passed over with a warning.
 pub(super) fn save_block_by_block(name: &RelationName, block_bytes: u32) -> String {
-    let (table, saved) = (qualified(name), saved(name));
+    let table = qualified(name);
+    let saved = saved(name);
     let rows = rows_of_block(block_bytes);
     let create = format!("CREATE TABLE {saved} AS\n    SELECT * FROM ONLY {table} WITH NO DATA;");
     save_piece_by_piece(
@@ -140,7 +141,8 @@ pub(super) fn save_row_by_row(schema: Option<&str>, relation: &str) -> String {
         persistence: pgtoll_format::catalog::Persistence::Permanent,
         of: None,
     };
-    let (saved, table) = (saved(&table), qualified(&table));
+    let saved = saved(&table);
+    let table = qualified(&table);
     save_piece_by_piece(
         &format!("CREATE TABLE {saved} AS\n    SELECT * FROM ONLY {table} WITH NO DATA;"),
         &format!("FOR piece IN SELECT ctid FROM ONLY {table}"),

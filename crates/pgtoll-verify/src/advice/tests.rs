@@ -176,7 +176,8 @@ fn backups_and_standbys_have_no_commands() {
 fn a_crashed_server_recovers_first() {
     let role = ClusterRole::Stopped { needs_recovery: true };
     let text = steps(&cluster(role), Severity::Data, &table(), &[refused(1)]);
-    let (copy, recover) = (text.find("cp -a").unwrap(), text.find("its recovery may").unwrap());
+    let copy = text.find("cp -a").unwrap();
+    let recover = text.find("its recovery may").unwrap();
     assert!(copy < recover && recover < text.find("CREATE TABLE").unwrap(), "{text}");
 }
 
@@ -212,7 +213,9 @@ fn map_damage(cluster: &AdvisedCluster, name: &RelationName) -> String {
     let fork = RelationFork { number: ForkNumber::VM, ..FORK };
     let found = BlockFinding { fork, ..refused(0) };
     let severity = Severity::Map;
-    let (findings, has_more, is_table_damaged) = ([&found], false, false);
+    let findings = [&found];
+    let has_more = false;
+    let is_table_damaged = false;
     let name = Some(name);
     let damage =
         DamagedFork { fork, name, severity, findings: &findings, has_more, is_table_damaged };
@@ -234,7 +237,9 @@ fn a_damaged_visibility_map_is_emptied_before_it_is_filled() {
 fn a_standbys_map_depends_on_what_its_release_does() {
     let pick =
         |major| map_damage(&AdvisedCluster { major, ..cluster(ClusterRole::Standby) }, &table());
-    let (old, between, new) = (pick(15), pick(17), pick(19));
+    let old = pick(15);
+    let between = pick(17);
+    let new = pick(19);
     assert!(!old.contains("FATAL") && old.contains("pg_truncate_visibility_map"), "{old}");
     assert!(between.contains("from 17.11 on, replay stops"), "{between}");
     assert!(between.contains("before 17.11: replay takes"), "{between}");

@@ -79,7 +79,8 @@ impl VerifiedTars {
         settings: &VerifySettings,
         progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
     ) {
-        let (meter, next) = (Meter::new(settings.rate), AtomicUsize::new(0));
+        let meter = Meter::new(settings.rate);
+        let next = AtomicUsize::new(0);
         let all_bytes = backup.tars.iter().map(|tar| tar.bytes).sum();
         let one = || {
             let tar = backup.tars.get(next.fetch_add(1, Ordering::Relaxed))?;
@@ -101,7 +102,8 @@ impl VerifiedTars {
             let (sender, receiver) = sync_channel(1);
             let wanted = settings.jobs.get().min(backup.tars.len());
             let has_threads = pgtoll_system::threads::start(scope, wanted, || {
-                let (sender, one) = (sender.clone(), &one);
+                let sender = sender.clone();
+                let one = &one;
                 move || while one().is_some_and(|item| sender.send(item).is_ok()) {}
             }) > 0;
             drop(sender);

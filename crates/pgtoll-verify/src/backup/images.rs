@@ -84,6 +84,7 @@ pub(super) fn images_of(
     let Images { first, backup_end, .. } = summary.collected;
     let remade = first.into_iter().filter(|(_, (_, is_remade))| *is_remade);
     let remade = remade.map(|(block, (at, _))| (block, at)).collect();
-    let (range, system_identifier) = (summary.from.zip(summary.to), summary.system_identifier);
+    let range = summary.from.zip(summary.to);
+    let system_identifier = summary.system_identifier;
     Ok(ImagesRead { system_identifier, remade, range, backup_end })
 }

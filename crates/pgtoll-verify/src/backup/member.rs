@@ -62,7 +62,8 @@ impl Loader<'_> {
     ) -> Result<(), B::Error> {
         let Some(first) = member.first(self.rules) else { return Ok(()) };
         let block_bytes = u64::from(self.rules.block_bytes);
-        let (blocks, rest) = (member.bytes / block_bytes, member.bytes % block_bytes);
+        let blocks = member.bytes / block_bytes;
+        let rest = member.bytes % block_bytes;
         let block = |number: u64| u32::try_from(u64::from(first) + number).unwrap_or(u32::MAX);
         if member.bytes > block_bytes * u64::from(self.rules.file_blocks) {
             let layout = LayoutDefect::TooLong { segment: member.name.segment };

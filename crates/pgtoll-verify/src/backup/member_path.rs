@@ -50,13 +50,13 @@ impl<'a> MemberPath<'a> {
                 _ => MemberKind::Own,
             };
             let at = slashes.next();
-            let (root, path) =
-                (at.map_or("", |at| &member[..at]), &member[at.map_or(0, |at| at + 1)..]);
+            let root = at.map_or("", |at| &member[..at]);
+            let path = &member[at.map_or(0, |at| at + 1)..];
             return Self { root, path, kind, catalog_version: None };
         };
         let at = slashes.nth(depth - 1);
-        let (root, path) =
-            (at.map_or("", |at| &member[..at]), &member[at.map_or(0, |at| at + 1)..]);
+        let root = at.map_or("", |at| &member[..at]);
+        let path = &member[at.map_or(0, |at| at + 1)..];
         Self { root, path, kind, catalog_version }
     }
 }
@@ -66,7 +66,8 @@ fn within(parts: &[&str], tablespace: Option<u32>) -> Option<(usize, MemberKind,
     let found = |tablespace, database, name| kind_of(tablespace, database, name);
     match (parts, tablespace) {
         ([name, database, version, ..], Some(oid)) => {
-            let (database, version) = (oid_of(database)?, catalog_version(version)?);
+            let database = oid_of(database)?;
+            let version = catalog_version(version)?;
             Some((3, found(oid, database, name), Some(version)))
         }
         (_, Some(_)) => None,
@@ -76,7 +77,8 @@ fn within(parts: &[&str], tablespace: Option<u32>) -> Option<(usize, MemberKind,
             Some((3, found(DEFAULT_TABLESPACE, oid_of(database)?, name), None))
         }
         ([name, database, version, oid, "pg_tblspc", ..], _) => {
-            let (oid, database) = (oid_of(oid)?, oid_of(database)?);
+            let oid = oid_of(oid)?;
+            let database = oid_of(database)?;
             Some((5, found(oid, database, name), Some(catalog_version(version)?)))
         }
         _ => None,

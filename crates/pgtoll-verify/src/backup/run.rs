@@ -68,7 +68,8 @@ pub(super) fn run(
     progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
 ) -> Vec<SourceContents> {
     let jobs = settings.jobs.get();
-    let (meter, queue) = (Meter::new(settings.rate), BatchQueue::new(2 * jobs));
+    let meter = Meter::new(settings.rate);
+    let queue = BatchQueue::new(2 * jobs);
     let next = AtomicUsize::new(0);
     let all_bytes = sources.iter().map(Source::bytes).sum();
     let read = |batches: &dyn Batches, source: &Source| {
@@ -81,13 +82,17 @@ pub(super) fn run(
     let started = thread::scope(|scope| {
         let (sender, receiver) = sync_channel(4 * jobs);
         let judges = pgtoll_system::threads::start(scope, jobs, || {
-            let (sender, queue) = (sender.clone(), &queue);
+            let sender = sender.clone();
+            let queue = &queue;
             move || queue.judge(known.rules, &sender)
         });
         // Without a judge nothing would take what they read.
         let wanted = if judges == 0 { 0 } else { readers };
         let started = pgtoll_system::threads::start(scope, wanted, || {
-            let (sender, end, read, next) = (sender.clone(), queue.end(), &read, &next);
+            let sender = sender.clone();
+            let end = queue.end();
+            let read = &read;
+            let next = &next;
             move || {
                 let Some(end) = end else { return };
                 while let Some(source) = sources.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -150,7 +155,8 @@ impl Sum<'_> {
     }
 
     fn of_source(&mut self, mut contents: SourceContents) {
-        let (sums, verified) = (std::mem::take(&mut contents.sums), &mut *self.verified);
+        let sums = std::mem::take(&mut contents.sums);
+        let verified = &mut *self.verified;
         verified.files += sums.files;
         verified.incremental += sums.incremental;
         verified.temporary += sums.temporary;

@@ -69,7 +69,8 @@ mod tests {
 
     #[test]
     fn a_stretch_has_the_segments_that_it_touches() {
-        let (from, to) = (Lsn(0x200_0028), Lsn(0x300_0000));
+        let from = Lsn(0x200_0028);
+        let to = Lsn(0x300_0000);
         let stretch = WalStretch { from, to, segment_bytes: 16 << 20 };
         for (number, expected) in [(1, false), (2, true), (3, true), (4, false)] {
             let name = format!("0000000100000000{number:08X}");

@@ -48,7 +48,8 @@ impl<'a> Forks<'a> {
     /// The blocks of a fork.
     pub(super) fn blocks(&self, fork: RelationFork) -> Blocks<'_> {
         let control = &self.data.control;
-        let (block_bytes, per_file) = (control.block_bytes as usize, control.file_blocks);
+        let block_bytes = control.block_bytes as usize;
+        let per_file = control.file_blocks;
         let range = self.files.of_fork(fork);
         Blocks { files: &self.files, range, block_bytes, per_file, open: None }
     }

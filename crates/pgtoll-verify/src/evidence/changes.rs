@@ -320,8 +320,13 @@ mod tests {
         let mut parts = Parts::default();
         parts.main_data = 0..bytes.len();
         if let Says::Change { number, block } | Says::Hint { number, block } = says {
-            let (relation, data, will_init) = (fork(number).relation, 0..0, false);
-            let (hole_offset, hole_bytes, compression, range) = (0, 0, None, 0..0);
+            let relation = fork(number).relation;
+            let data = 0..0;
+            let will_init = false;
+            let hole_offset = 0;
+            let hole_bytes = 0;
+            let compression = None;
+            let range = 0..0;
             let applied = Image { hole_offset, hole_bytes, applies: true, compression, range };
             let image = matches!(says, Says::Hint { .. }).then_some(applied);
             parts.blocks = vec![BlockReference {
@@ -334,7 +339,10 @@ mod tests {
                 data,
             }];
         }
-        let (total_bytes, xid, previous, crc) = (24, 0, Lsn(0), 0);
+        let total_bytes = 24;
+        let xid = 0;
+        let previous = Lsn(0);
+        let crc = 0;
         let header = RecordHeader { total_bytes, xid, previous, info, manager, crc };
         let at = Lsn(place as u64 * 8);
         let facts = &MAJORS[0].wal;

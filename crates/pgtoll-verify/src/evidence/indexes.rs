@@ -110,15 +110,16 @@ impl<'a> Trees<'a> {
         zeros: &ZeroPages,
         rule: MapRule,
     ) -> Self {
-        let (runs, reaches) = (zeros.by_relation(), zeros.reaches());
+        let runs = zeros.by_relation();
+        let reaches = zeros.reaches();
         let zeros_of = |relation: &RelFileLocator| {
             let runs = runs.get(relation).map(Vec::as_slice).unwrap_or_default();
             runs.iter().map(crate::zeros::ZeroRun::blocks).collect::<Vec<_>>()
         };
         let mut by_table: BTreeMap<RelFileLocator, Vec<Tree>> = BTreeMap::new();
         for (index, table) in names.btrees() {
-            let (blocks, of_table) =
-                (forks.blocks(main_fork(index)), forks.blocks(main_fork(table)));
+            let blocks = forks.blocks(main_fork(index));
+            let of_table = forks.blocks(main_fork(table));
             let Some(reach) = reaches.get(&index).filter(|_| !blocks.is_none()) else { continue };
             if of_table.is_none() {
                 continue;
@@ -187,7 +188,8 @@ impl<'a> Trees<'a> {
             next: AtomicUsize::new(0),
             is_stopped: AtomicBool::new(false),
         };
-        let (mut bytes, mut found) = (0, Vec::new());
+        let mut bytes = 0;
+        let mut found = Vec::new();
         let worker = || {
             let mut buffer = vec![0; BUFFER_BYTES.max(work.block_bytes)];
             let work = &work;

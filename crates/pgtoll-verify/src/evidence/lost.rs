@@ -130,7 +130,8 @@ impl<'a> LoggedChanges<'a> {
             judges_ends,
         };
         let all: usize = self.changes.blocks.values().map(FxHashMap::len).sum();
-        let (mut done, all_bytes) = (0, (all * rules.block_bytes) as u64);
+        let mut done = 0;
+        let all_bytes = (all * rules.block_bytes) as u64;
         let mut found = Vec::new();
         for (fork, blocks) in &self.changes.blocks {
             done += (blocks.len() * rules.block_bytes) as u64;
@@ -261,7 +262,8 @@ impl Rules {
     }
 
     fn judge_page(&self, page: &[u8], block: u32, change: Change) -> Option<Evidence> {
-        let (lsn, wal) = (PageHeader::read(page)?.lsn, change.lsn());
+        let lsn = PageHeader::read(page)?.lsn;
+        let wal = change.lsn();
         match page_verdict(page, block, self.has_checksums) {
             Verdict::New => (!change.is_freed()).then_some(Evidence::ZeroButLogged { wal }),
             // The images of hints leave the page an LSN of any of them, or the one before.
@@ -301,11 +303,13 @@ mod tests {
 
     #[test]
     fn a_page_may_be_older_than_its_hints_and_is_in_use() {
-        let (lsn, wal) = (Lsn(0x0200_0000), Lsn(0x0300_0000));
+        let lsn = Lsn(0x0200_0000);
+        let wal = Lsn(0x0300_0000);
         let check = |page: &[u8], change, expected| {
             assert_eq!(RULES.judge_page(page, 7, change), expected, "{change:?}");
         };
-        let (old, zeros) = (page(0x0200_0000), vec![0; PAGE_BYTES]);
+        let old = page(0x0200_0000);
+        let zeros = vec![0; PAGE_BYTES];
         check(&old, Change::new(wal, false), Some(Evidence::Stale { lsn, wal }));
         check(&old, Change::hint(wal), None);
         check(&zeros, Change::hint(wal), Some(Evidence::ZeroButLogged { wal }));

@@ -21,7 +21,8 @@ pub(super) fn unexplained_zeros(
 ) -> Vec<String> {
     let found: HashSet<(RelationFork, u32)> =
         verified.findings.iter().map(|finding| (finding.fork, finding.block)).collect();
-    let (mut notes, mut more) = (Vec::new(), 0_u64);
+    let mut notes = Vec::new();
+    let mut more = 0_u64;
     for (relation, runs) in zeros.by_relation() {
         let fork = RelationFork { relation, number: ForkNumber::MAIN };
         let Some(name) = names.relation(relation) else { continue };

@@ -27,7 +27,8 @@ impl Checksum {
     /// `None`: it has none.
     pub(super) fn from_file(file: &ManifestFile) -> Option<Self> {
         let expected = file.checksum.clone().into_boxed_slice();
-        let (algorithm, bytes) = (file.algorithm, file.bytes);
+        let algorithm = file.algorithm;
+        let bytes = file.bytes;
         (algorithm != Algorithm::None).then_some(Self { algorithm, expected, bytes })
     }
 
@@ -127,7 +128,8 @@ pub(crate) fn compare_directory(
 ) -> Compared {
     let files: Vec<(&str, &Checksum)> =
         expected.iter().map(|(path, expected)| (&**path, expected)).collect();
-    let (next, pace) = (AtomicUsize::new(0), Pace::new(settings.rate));
+    let next = AtomicUsize::new(0);
+    let pace = Pace::new(settings.rate);
     let stop = || {
         next.store(files.len(), Ordering::Relaxed);
         pace.stop();

@@ -49,7 +49,8 @@ impl Inventory {
     /// Tablespaces are behind links. A link that anybody else made may lead anywhere, and is followed
     /// no deeper than PostgreSQL's own directories go.
     pub(crate) fn of_directory(data: &Path) -> (Self, Unlisted) {
-        let (mut inventory, mut unlisted) = (Self::default(), Unlisted::new());
+        let mut inventory = Self::default();
+        let mut unlisted = Unlisted::new();
         let links = inventory.walk(data, Path::new(""), usize::MAX, &mut unlisted);
         for path in links {
             inventory.walk(&data.join(&path), &path, LINKED_DEPTH, &mut unlisted);

@@ -41,7 +41,8 @@ pub(super) fn confirm(
 
 /// A range's blocks, each by itself; of very many the first ones.
 fn each_block(finding: &BlockFinding) -> impl Iterator<Item = (RelationFork, u32, Defect)> {
-    let (fork, first) = (finding.fork, finding.block);
+    let fork = finding.fork;
+    let first = finding.block;
     let one = match finding.defect.clone() {
         Defect::MapStale { claim, since, .. } => Defect::MapStale { blocks: 1, claim, since },
         Defect::PageVisible { .. } => Defect::PageVisible { blocks: 1 },

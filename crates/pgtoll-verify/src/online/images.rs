@@ -72,7 +72,8 @@ fn read_once(
     files.retain(|file| file.name.begin(segment_bytes) >= first);
     let wanted = Arc::new(forks.clone());
     let new = || {
-        let (wanted, last) = (wanted.clone(), HashMap::new());
+        let wanted = wanted.clone();
+        let last = HashMap::new();
         Finder { wanted, from, last, was_off: false }
     };
     let (summary, end) =

@@ -85,7 +85,8 @@ pub(crate) fn read_running(
     };
     let (watched, contradictions) = thread::scope(|scope| {
         let watching = thread::Builder::new().spawn_scoped(scope, watch_them);
-        let (count, maps) = (0, Vec::new());
+        let count = 0;
+        let maps = Vec::new();
         let mut sieve = Sieve { blocks: &blocks, sender, count, maps };
         let mut watch = |now| {
             let go_on = progress(now);
@@ -189,7 +190,9 @@ impl Sieve<'_> {
         if self.count <= SUSPECTS_MAX && self.sender.send(suspect).is_ok() {
             return;
         }
-        let (fork, block, why) = (suspect.fork, suspect.block, Unsettled::TooMany);
+        let fork = suspect.fork;
+        let block = suspect.block;
+        let why = Unsettled::TooMany;
         let defect = Defect::Unsettled { fault: suspect.bad.fault, lsn: suspect.bad.lsn, why };
         verified.add(BlockFinding { fork, block, defect });
     }

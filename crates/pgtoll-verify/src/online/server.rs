@@ -213,7 +213,8 @@ impl Session {
             row.and_then(|row| row.text("schema").ok().map(str::to_owned))
         };
         let can_evict = rows.iter().any(|row| row.text("evicts").is_ok_and(|text| text == "t"));
-        let (pageinspect, prewarm) = (schema("pageinspect"), schema("pg_prewarm"));
+        let pageinspect = schema("pageinspect");
+        let prewarm = schema("pg_prewarm");
         let buffercache = schema("pg_buffercache");
         Ok(Self { connection, pageinspect, prewarm, buffercache, can_evict })
     }

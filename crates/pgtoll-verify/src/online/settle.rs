@@ -118,7 +118,9 @@ impl Settling<'_> {
 
     /// All are read again, the scan being over.
     fn watch_again(&mut self, left: Vec<Suspect>) -> Vec<Suspect> {
-        let (blocks, pauses, pages) = (self.blocks, self.pauses, self.verified.pages);
+        let blocks = self.blocks;
+        let pauses = self.pauses;
+        let pages = self.verified.pages;
         let mut is_over = self.verified.is_interrupted;
         let go_on = &mut *self.go_on;
         let watched = watch(blocks, left, &mut |time| {

@@ -71,7 +71,8 @@ pub(super) struct Blocks<'a> {
 
 impl<'a> Blocks<'a> {
     pub(super) fn new(disk: &'a dyn Storage, data: &DataDirectory, files: &'a Listing) -> Self {
-        let (block_bytes, per_file) = (data.control.block_bytes as usize, data.control.file_blocks);
+        let block_bytes = data.control.block_bytes as usize;
+        let per_file = data.control.file_blocks;
         Self { disk, files, block_bytes, per_file, has_checksums: data.has_checksums() }
     }
 

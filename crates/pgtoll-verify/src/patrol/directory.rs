@@ -79,8 +79,8 @@ impl<'a> PatrolledDirectory<'a> {
     fn refresh(&mut self) -> Result<(), PatrolError> {
         let path = self.data.path.clone();
         let data = DataDirectory::open(&path)?;
-        let (system_identifier, found) =
-            (self.data.control.system_identifier, data.control.system_identifier);
+        let system_identifier = self.data.control.system_identifier;
+        let found = data.control.system_identifier;
         if system_identifier != found {
             return Err(PatrolError::OtherCluster { path, of: system_identifier, found });
         }
@@ -412,7 +412,9 @@ mod tests {
 
     /// Reads all, in pieces of so many bytes.
     fn read_all(directory: &mut PatrolledDirectory<'_>, bytes_max: u64) -> (u64, Vec<PatrolBlock>) {
-        let (mut pages, mut found, mut pieces) = (0, Vec::new(), 0);
+        let mut pages = 0;
+        let mut found = Vec::new();
+        let mut pieces = 0;
         let mut from = Some(PatrolBlock::default());
         while let Some(next) = from {
             let piece = directory.piece(next, bytes_max).unwrap();

@@ -71,7 +71,8 @@ impl PatrolFile {
             || is_inside(&data.path.join("pg_wal"))
             || own.any(|item| is_inside(&item))
         {
-            let (path, data) = (path.to_owned(), data.path.clone());
+            let path = path.to_owned();
+            let data = data.path.clone();
             return Err(PatrolError::InDataDirectory { path, data });
         }
         Ok(())
@@ -201,7 +202,8 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("state");
         let open = || PatrolFile::open(&path, &data);
-        let (mut first, mut other) = (open().unwrap(), open().unwrap());
+        let mut first = open().unwrap();
+        let mut other = open().unwrap();
         for _ in 0..3 {
             first.write(&new_record(&data)).unwrap();
             assert!(matches!(open(), Err(PatrolError::InUse { .. })));

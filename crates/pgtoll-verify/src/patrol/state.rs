@@ -202,8 +202,8 @@ impl PatrolState {
                 self.record.findings.iter().filter(|finding| finding.page.class == class);
             of_class.map(|item| u64::from(item.page.blocks)).sum()
         };
-        let (failures, suspicions) =
-            (blocks(FindingClass::Failure), blocks(FindingClass::Suspicion));
+        let failures = blocks(FindingClass::Failure);
+        let suspicions = blocks(FindingClass::Suspicion);
         self.record.unverified = blocks(FindingClass::Unverified);
         (self.record.failures, self.record.suspicions) = (failures, suspicions);
     }

@@ -115,7 +115,8 @@ impl<'a> Cluster<'a> {
             self.check(*page, &dropped);
         }
         self.add_file(pages.len() as u64);
-        let (cut, grown) = (self.any_file(), self.any_file());
+        let cut = self.any_file();
+        let grown = self.any_file();
         let now = self.clock.now();
         if let Some(page) = self.files.get_mut(&cut).and_then(Vec::pop) {
             self.check(page, &cut);
@@ -287,7 +288,8 @@ fn check_promise(within: Duration, all: Duration, page_bytes: u64) {
     let mut state = begin(&mut cluster, &settings);
     let began = clock.now();
     assert_eq!(rate_in_time(state.record(began)), None);
-    let (mut runs, mut lost_most) = (0_u64, 0);
+    let mut runs = 0_u64;
+    let mut lost_most = 0;
     while elapsed(began, clock.now()) < all {
         runs += 1;
         let pieces = if runs.is_multiple_of(3) { 200 + cluster.random(500) } else { u64::MAX };

@@ -44,7 +44,8 @@ pub fn rate_in_time(record: &PatrolRecord) -> Option<u64> {
     let within = Duration::from_secs(record.budget.within_seconds);
     // A page may be new for as long as the list of files is old.
     let reading = within.saturating_sub(LIST_EVERY.min(within / 2)).as_secs().max(1);
-    let (bytes, reading) = (u128::from(record.source.bytes), u128::from(reading));
+    let bytes = u128::from(record.source.bytes);
+    let reading = u128::from(reading);
     // Writing the state and listing files take time, too.
     let needed = (bytes + bytes / 50).div_ceil(reading);
     let rate = u64::try_from(needed).unwrap_or(u64::MAX);

@@ -75,8 +75,8 @@ impl Verified {
             let within = found.strip_prefix(path).ok();
             within.filter(|within| *within != Path::new("")).unwrap_or(found).display().to_string()
         };
-        let (covered, left_out) =
-            (coverage::covered(self, &source), coverage::left_out(self, &source));
+        let covered = coverage::covered(self, &source);
+        let left_out = coverage::left_out(self, &source);
         let Provenance { version, command, made } = provenance;
         VerificationRecord {
             schema: VERIFICATION_SCHEMA.to_owned(),

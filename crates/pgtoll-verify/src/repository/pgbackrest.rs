@@ -165,7 +165,8 @@ struct ManifestLines<'a> {
 
 impl<'a> ManifestLines<'a> {
     fn from_text(text: &'a str) -> Self {
-        let (mut found, mut section) = (Self::default(), "");
+        let mut found = Self::default();
+        let mut section = "";
         for line in text.lines() {
             match line.strip_prefix('[').and_then(|item| item.strip_suffix(']')) {
                 Some(name) => section = name,

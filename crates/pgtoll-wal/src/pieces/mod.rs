@@ -36,7 +36,8 @@ const fn kind_of_manager(manager: u8) -> WalKind {
 
 /// The kind of each manager's records: to look it up costs less than to decide.
 const KINDS: [WalKind; 256] = {
-    let (mut kinds, mut manager) = ([WalKind::Other; 256], 0_u8);
+    let mut kinds = [WalKind::Other; 256];
+    let mut manager = 0_u8;
     while manager <= RM_LOGICALMSG_ID {
         kinds[manager as usize] = kind_of_manager(manager);
         manager += 1;
@@ -71,7 +72,8 @@ impl Sums {
     fn add_images(&mut self, kind: RecordType, parts: &Parts) {
         for block in &parts.blocks {
             let Some(image) = &block.image else { continue };
-            let (cause, images) = (cause_of(kind, block.id, image.applies), images_of(image));
+            let cause = cause_of(kind, block.id, image.applies);
+            let images = images_of(image);
             self.causes[cause as usize].add(&images);
             self.kinds[kind_of_image(cause) as usize] += images.bytes;
         }
@@ -307,9 +309,11 @@ impl History {
     /// The first piece behind a gap. Over time and place the gap is a piece of its own.
     fn open_behind_gap(&mut self, first: &Piece) {
         let Some(from) = self.gap.take() else { return };
-        let (sums, until_us) = (Sums::default(), first.since_us);
+        let sums = Sums::default();
+        let until_us = first.since_us;
         self.add_to_series(&Piece { from, sums, since_us: None, until_us });
-        let (from, begin) = (first.from, CycleBegin::Unknown);
+        let from = first.from;
+        let begin = CycleBegin::Unknown;
         self.cycles.push_back(Cycle { from, begin, began_s: None, sums: Sums::default() });
         self.join_oldest();
     }
@@ -382,7 +386,8 @@ impl History {
     /// The first cycle begins with the WAL.
     fn open(&mut self) {
         if let (true, Some(first)) = (self.cycles.is_empty(), self.pending.front()) {
-            let (from, begin) = (first.from, CycleBegin::Unknown);
+            let from = first.from;
+            let begin = CycleBegin::Unknown;
             self.cycles.push_back(Cycle { from, begin, began_s: None, sums: Sums::default() });
         }
     }
@@ -410,7 +415,8 @@ impl History {
         let is_within = self.pending.get(before).is_none_or(|next| next.from != redo);
         self.close(before);
         if let Some(within) = hit.filter(|_| is_within) {
-            let (sums, item) = (Sums::default(), Some(Box::new(within)));
+            let sums = Sums::default();
+            let item = Some(Box::new(within));
             self.pending.push_front(Pending { from: redo, sums, within: item });
             self.unsettled.push_back((redo, within));
         }

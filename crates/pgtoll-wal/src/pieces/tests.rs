@@ -61,7 +61,8 @@ fn pieces(stretch: &[Record], numbers: std::ops::Range<usize>) -> Pieces {
                 .last()
                 .is_none_or(|last| last.from.align_down(SHORT) != at.align_down(SHORT))
         {
-            let (since_us, until_us) = (None, None);
+            let since_us = None;
+            let until_us = None;
             pieces.of.push(Piece { from: at, sums: Sums::default(), since_us, until_us });
         }
         let piece = pieces.of.last_mut().unwrap();
@@ -144,7 +145,8 @@ proptest! {
         prop_assert_eq!(sum_of(&cycles), between(&stretch, Lsn(0), END));
         let ends = cycles.iter().skip(1).map(|cycle| cycle.from).chain([END]);
         for (cycle, to) in cycles.iter().zip(ends) {
-            let (found, expected) = (cycle.sums.amount, between(&stretch, cycle.from, to).amount);
+            let found = cycle.sums.amount;
+            let expected = between(&stretch, cycle.from, to).amount;
             // A piece at each end of a cycle may be on the wrong side of it.
             let error = found.bytes().abs_diff(expected.bytes());
             prop_assert!(error <= 2 * cycle_error_bytes, "{error} {cycle_error_bytes}");
@@ -161,7 +163,8 @@ proptest! {
                 Says::Commit(time) if (piece.from..to).contains(at) => Some(*time),
                 _ => None,
             });
-            let (first, last) = (times.clone().min(), times.max());
+            let first = times.clone().min();
+            let last = times.max();
             prop_assert_eq!((piece.since_us, piece.until_us), (first, last));
         }
     }

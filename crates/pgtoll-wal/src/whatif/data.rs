@@ -91,7 +91,8 @@ fn split(
         let block = parts.blocks.iter().find(|block| block.id == id)?;
         record.bytes.get(block.data.clone())
     };
-    let (left, right) = (data(0)?, data(1)?);
+    let left = data(0)?;
+    let right = data(1)?;
     // `t_info` of an index row.
     let row = |data| Some(u16_at(data, 6)? & INDEX_SIZE).filter(|size| *size >= 8);
     let size = row(left).or_else(|| row(right))?;
@@ -172,7 +173,8 @@ fn updated(page: &ImagePage<'_>, old: Option<u16>, new: u16) -> Option<u16> {
     let row = item(page, new)?;
     let all = u16::try_from(row.len()).ok()?.checked_sub(TUPLE_HEADER)? + LOGGED_HEADER;
     let Some(before) = old.and_then(|old| item(page, old)) else { return Some(all) };
-    let (row, before) = (values(row)?, values(before)?);
+    let row = values(row)?;
+    let before = values(before)?;
     let same = |count: usize| if count < SHORTEST_SAME { 0 } else { count };
     let prefix = same(row.iter().zip(before).take_while(|(one, other)| one == other).count());
     let most = row.len().min(before.len()) - prefix;
@@ -196,7 +198,8 @@ fn values(row: &[u8]) -> Option<&[u8]> {
 fn pruned(main: &[u8], flags_at: Option<usize>, page: &ImagePage<'_>) -> Option<u16> {
     let free = u16::try_from(free_line_pointers(page)?).ok()?;
     let Some(at) = flags_at else {
-        let (redirected, dead) = (u16_at(main, 4)?, u16_at(main, 6)?);
+        let redirected = u16_at(main, 4)?;
+        let dead = u16_at(main, 6)?;
         return Some(4 * redirected.min(MOST_ROWS) + 2 * dead.min(MOST_ROWS) + 2 * free);
     };
     let flags = *main.get(at)?;
@@ -281,7 +284,8 @@ fn item<'p>(page: &ImagePage<'p>, place: u16) -> Option<&'p [u8]> {
     let lower = page.lower()?;
     let pointer = page.get(at..at + 4).filter(|_| at + 4 <= lower)?;
     let pointer = u32::from_le_bytes(pointer.try_into().ok()?);
-    let (begin, length) = ((pointer & 0x7FFF) as usize, (pointer >> 17) as usize);
+    let begin = (pointer & 0x7FFF) as usize;
+    let length = (pointer >> 17) as usize;
     page.get(begin..begin + length).filter(|item| item.len() >= 8)
 }
 
@@ -359,7 +363,8 @@ mod tests {
 
     #[test]
     fn an_update_logs_what_is_not_the_same_at_both_ends() {
-        let (before, after) = (row(b"aaaaaaaaXbbbbbbbb"), row(b"aaaaaaaaYZbbbbbbbb"));
+        let before = row(b"aaaaaaaaXbbbbbbbb");
+        let after = row(b"aaaaaaaaYZbbbbbbbb");
         let page = page(&[Some(&before), Some(&after)]);
         let all = 18 + 24 - 23 + 5;
         // Two bytes tell how long each end is.

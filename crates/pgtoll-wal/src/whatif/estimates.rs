@@ -21,7 +21,8 @@ impl Estimates {
             pairs.map(|(candidate, outcome)| wal.estimate(candidate, outcome)).collect()
         };
         let today = estimates(std::slice::from_ref(&grid.today)).swap_remove(0);
-        let (rows, mut curve) = (estimates(&grid.rows), estimates(&grid.curve));
+        let rows = estimates(&grid.rows);
+        let mut curve = estimates(&grid.curve);
         let compressed = estimates(&grid.compressed);
         shown(&mut curve);
         Self { today, rows, curve, compressed }

@@ -383,7 +383,8 @@ impl Replay {
                 self.happened(at, happened);
             }
         }
-        let (first, count) = (waiting.reference, usize::from(record.references));
+        let first = waiting.reference;
+        let count = usize::from(record.references);
         (waiting.record, waiting.reference) = (waiting.record + 1, first + count);
         let Some(references) = waiting.touches.references.get(first..first + count) else { return };
         let mut bytes = record.bytes;
@@ -404,7 +405,8 @@ impl Replay {
     /// (Two sessions may log the same page's image twice: what came later tells nothing.)
     fn under_way(&self) -> Option<Lsn> {
         let mut changes = FxHashMap::default();
-        let (mut began, mut first) = (None, Lsn(u64::MAX));
+        let mut began = None;
+        let mut first = Lsn(u64::MAX);
         for waiting in &self.waiting {
             let from = waiting.touches.from?;
             let mut touches = waiting.touches.references.get(waiting.reference..)?.iter();
@@ -476,7 +478,9 @@ impl Replay {
             }
             Happened::RedoPoint => {
                 let time_us = self.last_us;
-                let (is_shutdown, is_forced, is_inferred) = (false, false, false);
+                let is_shutdown = false;
+                let is_forced = false;
+                let is_inferred = false;
                 self.redo_point(RedoPoint { at, time_us, is_shutdown, is_forced, is_inferred }, at);
             }
             Happened::Checkpoint { redo, is_shutdown, time_s }
@@ -484,7 +488,8 @@ impl Replay {
             {
                 let time_us = time_s.checked_mul(1_000_000);
                 if is_shutdown {
-                    let (is_forced, is_inferred) = (true, false);
+                    let is_forced = true;
+                    let is_inferred = false;
                     self.redo_point(
                         RedoPoint { at, time_us, is_shutdown, is_forced, is_inferred },
                         at,
@@ -557,7 +562,8 @@ impl Replay {
     /// What began a checkpoint, by the source's settings.
     fn cause(&self, redo: &RedoPoint) -> Option<Cause> {
         let Some(Schedule::Rule { timeout_us, .. }) = self.question.today else { return None };
-        let (before, asked) = (self.redo_points.last()?, self.asked()?);
+        let before = self.redo_points.last()?;
+        let asked = self.asked()?;
         // Two sessions may ask for the same checkpoint, the second when it has begun: then another
         // begins when it has ended, which takes until the segments that it frees are renamed.
         let segment_bytes = self.question.geometry.segment_bytes;

@@ -227,7 +227,10 @@ impl Touches {
         };
         self.hints += u64::from(rule == Rule::Hint);
         let length = u16::try_from(block.data.len()).unwrap_or(UNKNOWN - 1);
-        let (mut place, mut data_bytes, mut freeze_bytes, mut pruned_bytes) = (0, length, 0, 0);
+        let mut place = 0;
+        let mut data_bytes = length;
+        let mut freeze_bytes = 0;
+        let mut pruned_bytes = 0;
         let prunes = block.id == 0 && record.prunes(parts);
         if let Some(image) = &block.image {
             let cause = cause_of(kind, block.id, image.applies);
@@ -276,7 +279,9 @@ impl Touches {
         } else {
             data::growth(record, parts, kind, block)
         };
-        let (id, block, image) = (block.id, block.block, place);
+        let id = block.id;
+        let block = block.block;
+        let image = place;
         let touch = Touch {
             fork,
             block,

@@ -401,7 +401,8 @@ impl Dsn {
             if offers_tls(&mut socket, deadline, interruption).map_err(plain)? {
                 let secure = |error| (error, true);
                 let config = self.tls.prepare(host.name()).map_err(secure)?;
-                let (name, ip) = (host.name(), address.ip());
+                let name = host.name();
+                let ip = address.ip();
                 let stream = TlsStream::begin(socket, config, name, ip, deadline, interruption)
                     .map_err(secure)?;
                 let stream = Stream::Tls(Box::new(stream));
@@ -588,7 +589,8 @@ fn offers_tls(
 /// The hosts with their ports: lists of the same length, or one port for all.
 fn hosts(values: &Values) -> Result<Vec<Host>, DsnError> {
     let list = |name| values.given(name).map(|text| text.split(',').collect::<Vec<&str>>());
-    let (names, addresses) = (list("host"), list("hostaddr"));
+    let names = list("host");
+    let addresses = list("hostaddr");
     let count = addresses.as_ref().or(names.as_ref()).map_or(1, Vec::len);
     let ports = list("port").unwrap_or_else(|| vec![""]);
     let fits = |actual: usize| actual == count;

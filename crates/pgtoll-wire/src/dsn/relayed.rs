@@ -81,12 +81,14 @@ impl Dsn {
         address: SocketAddr,
         encrypt: Encrypt,
     ) -> Result<Stream, Error> {
-        let (deadline, interruption) = (self.deadline(), self.interruption.as_ref());
+        let deadline = self.deadline();
+        let interruption = self.interruption.as_ref();
         let mut socket = dial_tcp(address, &self.keepalives, deadline, interruption)?;
         if encrypt != Encrypt::No {
             if offers_tls(&mut socket, deadline, interruption)? {
                 let config = self.tls.prepare(host.name())?;
-                let (name, ip) = (host.name(), address.ip());
+                let name = host.name();
+                let ip = address.ip();
                 let stream = TlsStream::begin(socket, config, name, ip, deadline, interruption)?;
                 return Ok(Stream::Tls(Box::new(stream)));
             }

@@ -125,7 +125,8 @@ fn read_uri(text: &str) -> Result<Pairs, DsnError> {
 
 /// The lists of hosts and of ports, and what follows them.
 fn read_hosts(text: &str) -> Result<(String, String, &str), DsnError> {
-    let (mut hosts, mut ports) = (String::new(), String::new());
+    let mut hosts = String::new();
+    let mut ports = String::new();
     let mut rest = text;
     loop {
         if let Some(inside) = rest.strip_prefix('[') {
@@ -171,7 +172,8 @@ fn read_query(query: &str, pairs: &mut Pairs) -> Result<(), DsnError> {
             Some(pair) => pair,
             None => return Err(DsnError::Uri { finding: "query parameter without \"=\"" }),
         };
-        let (name, value) = (decoded(name)?, decoded(value)?);
+        let name = decoded(name)?;
+        let value = decoded(value)?;
         if after_secret(pairs) && keyword(&name).is_none() {
             // It may be the rest of a password with "&" in it.
             return Err(DsnError::Uri { finding: "unknown query parameter after a secret" });

@@ -330,7 +330,8 @@ impl ReplicationStream {
     /// The server misses a file of WAL when it is to send it.
     fn refusal(&self, error: Box<ErrorResponse>) -> Error {
         if error.sqlstate == UNDEFINED_FILE {
-            let (position, timeline) = (self.position, self.timeline);
+            let position = self.position;
+            let timeline = self.timeline;
             return Error::WalRemoved { position, timeline, source: error };
         }
         Error::Server(error)
@@ -443,7 +444,8 @@ fn data_of(body: &[u8], expected: u64) -> Result<WalData<'_>, Error> {
     let [start, end, time] = head(body, b'w').ok_or(Error::protocol("WAL without its position"))?;
     let bytes = &body[HEAD_BYTES..];
     if start != expected {
-        let (start, expected) = (Position(start), Position(expected));
+        let start = Position(start);
+        let expected = Position(expected);
         return Err(Error::protocol(format!("WAL at {start} instead of {expected}")));
     }
     if start.checked_add(bytes.len() as u64).is_none() {

@@ -58,11 +58,13 @@ fn call(
             unary(function, value, context)
         }
         (_, [left, right]) => {
-            let (left, right) = (left.evaluate(context)?, right.evaluate(context)?);
+            let left = left.evaluate(context)?;
+            let right = right.evaluate(context)?;
             binary(function, left, right, context)
         }
         (_, [first, second, third, ..]) => {
-            let (first, second) = (first.evaluate(context)?, second.evaluate(context)?);
+            let first = first.evaluate(context)?;
+            let second = second.evaluate(context)?;
             let third = third.evaluate(context)?;
             if [first, second, third].contains(&Scalar::Null) {
                 return Ok(Scalar::Null);
@@ -143,7 +145,8 @@ fn binary(function: Function, left: Scalar, right: Scalar, context: &mut Context
             Ok(Scalar::Integer(random::uniform(context.random, from, to)))
         }
         Function::HashFnv1a | Function::HashMurmur2 => {
-            let (value, seed) = (integer(left)?, integer(right)?);
+            let value = integer(left)?;
+            let seed = integer(right)?;
             Ok(Scalar::Integer(match function {
                 Function::HashFnv1a => random::hash_fnv1a(value, seed),
                 _ => random::hash_murmur2(value, seed),
@@ -211,7 +214,9 @@ fn ternary(
     context: &mut Context<'_>,
 ) -> Evaluated {
     if function == Function::Permute {
-        let (value, size, seed) = (integer(first)?, integer(second)?, integer(third)?);
+        let value = integer(first)?;
+        let size = integer(second)?;
+        let seed = integer(third)?;
         if size <= 0 {
             return refused("permute size parameter must be greater than zero");
         }
@@ -238,7 +243,8 @@ fn ternary(
             random::gaussian(context.random, from, to, parameter)
         }
         _ => {
-            let (least, most) = (random::ZIPFIAN_MIN, random::ZIPFIAN_MAX);
+            let least = random::ZIPFIAN_MIN;
+            let most = random::ZIPFIAN_MAX;
             if !(least..=most).contains(&parameter) {
                 return refused(format!(
                     "zipfian parameter must be in range [{least}, {most}] (not {parameter})"
@@ -251,7 +257,8 @@ fn ternary(
 
 /// The bounds of a random number.
 fn range(from: Scalar, to: Scalar) -> Evaluated<(i64, i64)> {
-    let (from, to) = (integer(from)?, integer(to)?);
+    let from = integer(from)?;
+    let to = integer(to)?;
     if from > to {
         return refused("empty range given to random");
     }

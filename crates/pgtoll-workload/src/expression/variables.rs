@@ -52,7 +52,8 @@ impl Variables {
         match self.value(slot) {
             Value::Scalar(scalar) => Ok(*scalar),
             Value::Text(text) => Scalar::from_text(text).ok_or_else(|| {
-                let (name, value) = (self.name(slot).to_owned(), text.clone());
+                let name = self.name(slot).to_owned();
+                let value = text.clone();
                 Box::new(EvaluationError::Malformed { name, value })
             }),
             Value::Unset => Err(self.undefined(slot).into()),

@@ -99,7 +99,8 @@ fn show(progress: EnableProgress, printer: &mut Printer) {
         EnableStep::Sync => "sync",
         EnableStep::Verify => "read again",
     };
-    let (done, all) = (progress.done / MIB, (progress.all / MIB).max(1));
+    let done = progress.done / MIB;
+    let all = (progress.all / MIB).max(1);
     printer.progress(&format!("{what}: {done} of {all} MiB"), done, all);
 }
 

@@ -113,7 +113,8 @@ fn in_directory(directory: &Path) -> anyhow::Result<PathBuf> {
         || "name a result directory of pgtoll measure, or a record itself".to_owned(),
         |path| format!("it holds result directories: name one, like {}", path.display()),
     );
-    let (directory, name) = (directory.display(), pgtoll_measure::RECORD_FILE);
+    let directory = directory.display();
+    let name = pgtoll_measure::RECORD_FILE;
     Err(Usage::error(format!("{directory} holds no record: {name} is missing"), hint))
 }
 

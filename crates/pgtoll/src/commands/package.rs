@@ -19,7 +19,8 @@ use crate::arguments::Arguments;
 /// Writes manual pages to `man`, completions to `completions`, the book's page of the command line
 /// to `cli.md`, and to `requires` the Python package whose server is the default.
 pub(crate) fn run(directory: &Path) -> anyhow::Result<Status> {
-    let (man, completions) = (directory.join("man"), directory.join("completions"));
+    let man = directory.join("man");
+    let completions = directory.join("completions");
     for item in [&man, &completions] {
         fs::create_dir_all(item).with_context(|| format!("make {}", item.display()))?;
     }

@@ -41,7 +41,8 @@ pub(crate) fn run(arguments: &PredictArguments, printer: &mut Printer) -> anyhow
     if let Some(ended) = &record.watch.ended {
         printer.warn(&format!("pgtoll: watching ended early: {ended}"));
     }
-    let (table, output) = (TableOptions::default(), arguments.output.output.as_ref());
+    let table = TableOptions::default();
+    let output = arguments.output.output.as_ref();
     let status = output::finish(record.clone(), format, &table, output, printer)?;
     Ok(Status::worst([status, thresholds::judge_prediction(&thresholds, &record, printer)]))
 }
@@ -56,12 +57,14 @@ fn watched(
     interrupt.catch_signals().context("catch signals")?;
     let waits = ServerWaits::until(&interrupt)?;
     let plan = plan(arguments);
-    let (mut unwritten, mut costs) = (None, None);
+    let mut unwritten = None;
+    let mut costs = None;
     let mut on_progress = |progress: &WatchProgress<'_>| {
         show_progress(progress, &plan, printer);
         // What was seen until now outlives whatever ends this process.
         if let Some(path) = arguments.record.as_ref().filter(|_| progress.has_news) {
-            let (server, watch) = (progress.server.clone(), progress.watch.clone());
+            let server = progress.server.clone();
+            let watch = progress.watch.clone();
             let page_costs = costs.get_or_insert_with(|| costs_of(&server)).clone();
             let watched = Watched { server, watch, page_costs };
             let record = prediction_record(again::provenance(), watched, questions);

@@ -123,7 +123,8 @@ fn check_ends(scratch: &Scratch, place: &Path, table: &str, major: u32) {
     fs::create_dir(&directory).unwrap();
     // Without its manifest, and packed.
     let alone = |bytes: &[u8], status: i32| {
-        let (plain, gz) = (directory.join("base.tar"), directory.join("other.tar.gz"));
+        let plain = directory.join("base.tar");
+        let gz = directory.join("other.tar.gz");
         fs::write(&plain, bytes).unwrap();
         let said = verified(&plain, &[], status);
         fs::write(&gz, packed(bytes)).unwrap();
@@ -185,7 +186,8 @@ fn what_pg_verifybackup_misses_is_a_finding() {
     let mut guard = scratch.guard();
     for server in servers() {
         let cluster = cluster(&mut guard, &server);
-        let (table, database) = (path_of(&cluster, "t"), database_of(&cluster));
+        let table = path_of(&cluster, "t");
+        let database = database_of(&cluster);
         let plain = backup(&mut guard, &cluster, "plain", &["-Fp"]);
         let tars = backup(&mut guard, &cluster, "tars", &["-Ft", "--manifest-checksums=SHA256"]);
         check_manifest(&server, &mut guard, &plain, &table, &database);
@@ -210,7 +212,8 @@ fn check_manifest(
         let arguments = [&["-n", &shown], flags].concat();
         guard.run(&server.bin.join("pg_verifybackup"), &arguments).is_ok()
     };
-    let (path, content) = (plain.join(table), read(&plain.join(table)));
+    let path = plain.join(table);
+    let content = read(&plain.join(table));
     let restore = || fs::write(&path, &content).unwrap();
     let extra = path.with_file_name("99999");
     let version = plain.join("PG_VERSION");

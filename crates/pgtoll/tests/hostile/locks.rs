@@ -79,7 +79,9 @@ fn a_refusal_leaves_the_lock_of_a_server_in_another_pid_namespace() {
     let server = server();
     let cluster = stopped(&mut guard, &server, "one", true);
     let pid = cluster.start(&mut guard).unwrap();
-    let (data, lock, undo) = (cluster.data(), lock_of(&cluster), scratch.path("undo"));
+    let data = cluster.data();
+    let lock = lock_of(&cluster);
+    let undo = scratch.path("undo");
     let file = data.join("base/1/1259");
     let before = (identity(&lock), fs::read(&file).unwrap());
     for verb in ["enable", "disable"] {
@@ -111,7 +113,9 @@ fn a_crashed_server_is_damaged_only_by_those_who_say_so() {
     let cluster = stopped(&mut guard, &server, "one", true);
     cluster.start(&mut guard).unwrap();
     cluster.kill(&mut guard).unwrap();
-    let (data, lock, undo) = (cluster.data(), lock_of(&cluster), scratch.path("undo"));
+    let data = cluster.data();
+    let lock = lock_of(&cluster);
+    let undo = scratch.path("undo");
     let file = data.join("base/1/1259");
     let before = (identity(&lock), fs::read(&file).unwrap());
     for verb in ["enable", "disable"] {
@@ -145,7 +149,9 @@ fn a_lock_with_the_own_pid_is_another_servers() {
     let mut guard = scratch.guard();
     let server = server();
     let cluster = stopped(&mut guard, &server, "one", false);
-    let (data, lock, undo) = (cluster.data(), lock_of(&cluster), scratch.path("undo"));
+    let data = cluster.data();
+    let lock = lock_of(&cluster);
+    let undo = scratch.path("undo");
     let owner = fs::metadata(&data).unwrap();
     let write = |text: &str| {
         let _ = fs::remove_file(&lock);
@@ -188,7 +194,8 @@ fn another_pgtoll_is_not_called_a_server() {
     let scratch = Scratch::new();
     let mut guard = scratch.guard();
     let cluster = stopped(&mut guard, &server(), "one", false);
-    let (data, lock) = (cluster.data(), lock_of(&cluster));
+    let data = cluster.data();
+    let lock = lock_of(&cluster);
     // As a pgtoll in another PID namespace has it: locked, by a process that is not seen.
     let text = format!("-{}\n/data\n1763800000\n0\n\n\n\npgtoll\n", 1 << 30);
     fs::write(&lock, text).unwrap();
@@ -213,7 +220,9 @@ fn a_fifo_a_link_or_an_empty_file_in_place_of_the_lock_is_an_error_at_once() {
     let scratch = Scratch::new();
     let mut guard = scratch.guard();
     let cluster = stopped(&mut guard, &server(), "one", true);
-    let (data, lock, undo) = (cluster.data(), lock_of(&cluster), scratch.path("undo"));
+    let data = cluster.data();
+    let lock = lock_of(&cluster);
+    let undo = scratch.path("undo");
     let check = |make: &dyn Fn(), expected: &str| {
         make();
         let verified = bounded(pgtoll().arg("verify").arg(&data));
@@ -321,7 +330,8 @@ fn few_open_files_are_enough_or_named() {
 #[test]
 fn what_is_no_data_directory_is_named_so() {
     let scratch = Scratch::new();
-    let (missing, empty) = (scratch.path("missing"), scratch.work());
+    let missing = scratch.path("missing");
+    let empty = scratch.work();
     let undo = scratch.path("undo");
     let refused = [
         run(pgtoll().arg("enable").arg(&missing)),
@@ -345,7 +355,8 @@ fn a_refused_or_failed_damage_leaves_no_undo_file() {
     let scratch = Scratch::new();
     let mut guard = scratch.guard();
     let cluster = stopped(&mut guard, &server(), "one", true);
-    let (data, undo) = (cluster.data(), scratch.path("undo"));
+    let data = cluster.data();
+    let undo = scratch.path("undo");
     let before = fs::read(data.join("base/1/1259")).unwrap();
     cluster.start(&mut guard).unwrap();
     let ran = run(damage(&mut pgtoll(), &data, &undo, "zero"));
@@ -379,7 +390,8 @@ fn a_full_disk_leaves_no_undo_file_and_no_damage() {
     let scratch = Scratch::new();
     let mut guard = scratch.guard();
     let cluster = stopped(&mut guard, &server(), "one", true);
-    let (data, small) = (cluster.data(), scratch.path("small"));
+    let data = cluster.data();
+    let small = scratch.path("small");
     let before = fs::read(data.join("base/1/1259")).unwrap();
     fs::create_dir(&small).unwrap();
     let shell = "small=$1; shift; mount -t tmpfs -o size=4k tmpfs $small; \"$@\"; status=$?; \
@@ -401,7 +413,8 @@ fn a_damage_that_was_killed_in_the_middle_is_undone() {
     let mut guard = scratch.guard();
     let server = server();
     let cluster = stopped(&mut guard, &server, "one", true);
-    let (data, undo) = (cluster.data(), scratch.path("undo"));
+    let data = cluster.data();
+    let undo = scratch.path("undo");
     let file = data.join("base/1/1259");
     let before = fs::read(&file).unwrap();
     let ran = run(damage(&mut pgtoll(), &data, &undo, "transposed").args(["--with", "0"]));
@@ -432,7 +445,8 @@ fn an_undo_file_moves_nothing_out_of_the_data_directory() {
     let scratch = Scratch::new();
     let mut guard = scratch.guard();
     let cluster = stopped(&mut guard, &server(), "one", true);
-    let (data, undo) = (cluster.data(), scratch.path("undo"));
+    let data = cluster.data();
+    let undo = scratch.path("undo");
     let list = relation_files(&data, &control_file(&data).unwrap());
     let relation =
         list.files.into_iter().find(|file| file.path.ends_with("base/1/1259")).unwrap().path;

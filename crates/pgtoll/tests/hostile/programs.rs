@@ -55,7 +55,8 @@ fn a_package_planted_beside_pgtoll_does_not_run() {
     let ran = scratch.work().join("ran");
     let planted = fake_server(&package(&scratch.work()), &format!("touch {}", ran.display()));
     if let Some(user) = ordinary_user() {
-        let (uid, gid) = (user.uid.as_raw(), user.gid.as_raw());
+        let uid = user.uid.as_raw();
+        let gid = user.gid.as_raw();
         for part in planted.ancestors().take_while(|part| *part != scratch.work()) {
             chown(part, Some(uid), Some(gid)).unwrap();
         }
@@ -291,8 +292,10 @@ fn roots_pip_is_one_that_others_cannot_change() {
         // It needs a mount of its own over what root fetched, and root's rights are what it is about.
         return;
     }
-    let (scratch, trusted) = (Scratch::on_disk(), trusted_directory());
-    let (ran, report) = (scratch.work().join("ran"), scratch.work().join("report"));
+    let scratch = Scratch::on_disk();
+    let trusted = trusted_directory();
+    let ran = scratch.work().join("ran");
+    let report = scratch.work().join("report");
     for program in ["pip", "pip3", "lsb_release"] {
         script(&scratch.work().join(program), &format!("touch {}", ran.display()));
     }
@@ -331,8 +334,9 @@ fn pipes_and_links_in_a_leftovers_place_hold_nothing_up() {
         fs::create_dir_all(directory.join("one/data")).unwrap();
         directory
     };
-    let (pipe, link, server) =
-        (directory("pgtoll-aaaaaa"), directory("pgtoll-bbbbbb"), directory("pgtoll-cccccc"));
+    let pipe = directory("pgtoll-aaaaaa");
+    let link = directory("pgtoll-bbbbbb");
+    let server = directory("pgtoll-cccccc");
     let elsewhere = scratch.path("guard.json");
     fs::write(&elsewhere, gone).unwrap();
     mkfifo(&pipe.join("guard.json"), Mode::S_IRWXU).unwrap();

@@ -89,7 +89,9 @@ impl Fake {
         silent: &Sender<()>,
         heard: &Arc<Mutex<Vec<u8>>>,
     ) {
-        let (this, silent, heard) = (self.clone(), silent.clone(), heard.clone());
+        let this = self.clone();
+        let silent = silent.clone();
+        let heard = heard.clone();
         thread::spawn(move || {
             let mut talk = Talk { client, silent, heard };
             // The client may go at any time.
@@ -460,7 +462,8 @@ impl Planted {
 
     /// Says that this process is the server.
     fn claim(&self, pid: u32) {
-        let (data, directory) = (self.cluster.data(), self.scratch.path(""));
+        let data = self.cluster.data();
+        let directory = self.scratch.path("");
         let text = format!(
             "{pid}\n{}\n1763800000\n5432\n{}\n\n 1 2\nready   \n",
             data.display(),

@@ -223,7 +223,8 @@ fn damage(cluster: &Cluster, paths: &BTreeMap<String, PathBuf>) {
         with_checksum(page, 6);
     });
     // The second of three files is missing.
-    let (first, last) = (pick("gap"), PathBuf::from(format!("{}.2", paths["gap"].display())));
+    let first = pick("gap");
+    let last = PathBuf::from(format!("{}.2", paths["gap"].display()));
     let mut page = [0; PAGE_BYTES];
     first.read_exact_at(&mut page, 0).unwrap();
     with_checksum(&mut page, 2 * FILE_BLOCKS);
@@ -334,7 +335,8 @@ fn check_running(data: &Path, stopped: &Value) {
     let ran = run(pgtoll().arg("verify").arg(data).args(["--json", "--only", "bit"]));
     assert_eq!(ran.status, Some(1), "{ran:?}");
     let said: Value = serde_json::from_str(&ran.stdout).unwrap();
-    let (running, stopped) = (relation(&said, "bit"), relation(stopped, "bit"));
+    let running = relation(&said, "bit");
+    let stopped = relation(stopped, "bit");
     assert_eq!(commands(running, "sql"), commands(stopped, "sql"));
     assert!(!running["remedy"].as_str().unwrap().contains("start the server"), "{running}");
 }

@@ -18,7 +18,9 @@ const RESAMPLES: usize = 40;
 /// whatever the machine did, and an interval of 95 % must miss that in one of twenty draws.
 #[test]
 fn intervals_of_swapped_twins_miss_in_five_percent() {
-    let (mut draws, mut misses, mut misses_of_totals) = (0, 0, 0);
+    let mut draws = 0;
+    let mut misses = 0;
+    let mut misses_of_totals = 0;
     for record in committed() {
         let run = Run::parse(&run_text(&record).unwrap()).unwrap();
         let timed = run.header.workloads.iter();

@@ -92,7 +92,8 @@ impl Modules {
         let needed: BTreeMap<&Module, BTreeSet<Module>> =
             self.texts.keys().map(|module| (module, self.needed(module))).collect();
         let reached = |from: &Module| {
-            let (mut seen, mut ahead) = (BTreeSet::new(), vec![from]);
+            let mut seen = BTreeSet::new();
+            let mut ahead = vec![from];
             while let Some(module) = ahead.pop() {
                 ahead.extend(needed[module].iter().filter(|needed| seen.insert((*needed).clone())));
             }
@@ -157,7 +158,8 @@ fn expand(parents: &[String], tree: &str, found: &mut Vec<Vec<String>>) {
     let own = before.split("::").map(|part| part.trim().to_owned()).filter(|part| !part.is_empty());
     let parents: Vec<String> = parents.iter().cloned().chain(own).collect();
     let inner = inner.strip_suffix('}').unwrap_or(inner);
-    let (mut depth, mut begin) = (0, 0);
+    let mut depth = 0;
+    let mut begin = 0;
     for (at, c) in inner.char_indices().chain([(inner.len(), ',')]) {
         match c {
             '{' => depth += 1,
@@ -216,8 +218,8 @@ fn a_circle_of_files_is_found() {
     check(&[parent, part, ("a/b.rs", "use super::A;\n")], &[]);
     let parts = ["a::b needs a::c", "a::c needs a::b"];
     check(&[parent, part, ("a/b.rs", "use super::{A, C};\n")], &parts);
-    let (root, other) =
-        (("lib.rs", "mod a;\n"), ("d.rs", "use crate::a::B as Other;\nstruct D;\n"));
+    let root = ("lib.rs", "mod a;\n");
+    let other = ("d.rs", "use crate::a::B as Other;\nstruct D;\n");
     let outside = ["a::b needs d", "d needs a::b"];
     check(&[root, parent, part, other, ("a/b.rs", "use crate::d::D;\n")], &outside);
 }

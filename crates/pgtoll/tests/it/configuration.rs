@@ -98,9 +98,11 @@ fn read(text: &str) -> Vec<Vec<Option<String>>> {
 
 /// Which values servers take, and for how much, in the setting's own unit.
 fn check_values(guard: &mut Guard, server: &Installation, cluster: &Cluster) {
-    let (program, data) = (server.program("postgres").unwrap(), cluster.data());
+    let program = server.program("postgres").unwrap();
+    let data = cluster.data();
     let mut check = |name: &str, value: &str, expected: Option<String>| {
-        let (data, set) = (data.to_string_lossy(), format!("{name}={value}"));
+        let data = data.to_string_lossy();
+        let set = format!("{name}={value}");
         let ran = guard.run(&program, &["-D", &data, "-C", name, "-c", &set]);
         let shown = ran.ok().map(|ran| ran.tail.trim().to_owned());
         assert_eq!(shown, expected, "{name} = '{value}'");

@@ -28,8 +28,8 @@ fn counters_are_the_servers_own() {
         // before.
         let grown =
             |value: fn(&ServerCounters) -> Option<u64>| Some(value(&after)? - value(&before)?);
-        let (records, images) =
-            (grown(|item| item.wal_records), grown(|item| item.wal_full_page_images));
+        let records = grown(|item| item.wal_records);
+        let images = grown(|item| item.wal_full_page_images);
         let is_told = server.version.major() >= 15;
         assert_eq!((records.is_some(), images.is_some()), (is_told, is_told), "{name}");
         let images = images.unwrap_or(443);
@@ -93,7 +93,9 @@ fn cpu_clocks_agree_with_the_schedulers_statistics() {
         })
         .sum()
     };
-    let (before, sampled, after) = (scheduled(), cpu.sample().unwrap(), scheduled());
+    let before = scheduled();
+    let sampled = cpu.sample().unwrap();
+    let after = scheduled();
     let ended = fs::read_to_string(format!("/proc/{postmaster}/stat")).unwrap();
     let ended: Vec<&str> = ended.rsplit_once(')').unwrap().1.split_whitespace().collect();
     let ticks: u64 = ended[13].parse::<u64>().unwrap() + ended[14].parse::<u64>().unwrap();

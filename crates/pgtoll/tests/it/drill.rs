@@ -194,7 +194,8 @@ const FORBID: &str = "
     CREATE EVENT TRIGGER forbid ON ddl_command_start EXECUTE FUNCTION forbid()";
 
 pub(crate) fn copy(guard: &mut Guard, from: &Path, to: &Path) {
-    let (from, to) = (from.display().to_string(), to.display().to_string());
+    let from = from.display().to_string();
+    let to = to.display().to_string();
     // A running server removes files meanwhile.
     let _ = guard.run(Path::new("cp"), &["-a", &from, &to]);
 }

@@ -95,7 +95,8 @@ fn barmans_backups_pass_the_drill_and_damaged_ones_fail() {
     if !are_there("/usr/bin/barman-cloud-backup") {
         return;
     }
-    let (scratch, moto) = (Scratch::new(), MotoServer::start());
+    let scratch = Scratch::new();
+    let moto = MotoServer::start();
     let mut guard = scratch.guard();
     let drilled = Drilled::new(&mut guard, &server(), "barman", true);
     let space = drilled.place("space");
@@ -132,7 +133,8 @@ fn barmans_backups_pass_the_drill_and_damaged_ones_fail() {
         assert_eq!(record["wal"]["sources"][0], wals, "{record:#}");
     }
     drilled.passes(&backup_of(&fleet.join("packed")), &[]);
-    let (parts, table) = (fleet.join("parts"), drilled.file("t"));
+    let parts = fleet.join("parts");
+    let table = drilled.file("t");
     assert!(backup_of(&parts).join("data_0001.tar").exists());
     let damages: [Damage<'_>; 4] = [
         (

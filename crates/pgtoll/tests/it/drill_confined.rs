@@ -14,7 +14,8 @@ fn attempts(drilled: &Drilled, outside: &Scratch, port: u16) -> [(&'static str, 
     // What does not read its input may end before the server has written it, which is an error.
     let program = |line: &str| format!("COPY (SELECT 1) TO PROGRAM 'cat >/dev/null; {line}'");
     let psql = cluster.client("psql").unwrap();
-    let (psql, sockets) = (psql.display(), cluster.directory().display());
+    let psql = psql.display();
+    let sockets = cluster.directory().display();
     let postmaster = drilled.value("SELECT pg_read_file('postmaster.pid')");
     let postmaster = postmaster.lines().next().unwrap();
     [
@@ -32,7 +33,8 @@ fn plant(drilled: &Drilled, attempts: &[(&str, String)]) {
                     IF current_setting('archive_mode') = 'on' THEN RETURN; END IF; "
         .to_owned();
     for (name, sql) in attempts {
-        let (name, sql) = (format!("{name} "), sql.replace('\'', "''"));
+        let name = format!("{name} ");
+        let sql = sql.replace('\'', "''");
         let tried = format!("EXECUTE '{sql}'; worked := worked || '{name}'; ");
         let _ = write!(body, "BEGIN {tried} EXCEPTION WHEN OTHERS THEN NULL; END; ");
     }
@@ -55,7 +57,8 @@ fn plant(drilled: &Drilled, attempts: &[(&str, String)]) {
 #[test]
 fn code_in_a_backup_reaches_nothing_outside_of_the_drill() {
     for server in servers() {
-        let (scratch, outside) = (Scratch::new(), Scratch::new());
+        let scratch = Scratch::new();
+        let outside = Scratch::new();
         let mut guard = scratch.guard();
         let drilled = Drilled::new(&mut guard, &server, "confined", false);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -25,7 +25,8 @@ struct Repository {
 impl Repository {
     fn make(guard: &mut Guard, name: &str) -> Self {
         let drilled = Drilled::new(guard, &server(), name, true);
-        let (path, space) = (drilled.place("repository"), drilled.place("space"));
+        let path = drilled.place("repository");
+        let space = drilled.place("space");
         guard.run(Path::new("mkdir"), &[&space.display().to_string()]).unwrap();
         let repository = Self { drilled, path, space };
         repository.run(guard, &["stanza-create"]).unwrap();
@@ -202,8 +203,8 @@ fn pgbackrests_packings_pass_the_drill() {
     // Of a server that was shut down: it has no label, and needs no WAL.
     repository.drilled.cluster.stop(&mut guard, StopMode::Fast).unwrap();
     let label = repository.back_up(&mut guard, &["--no-online", "--type=full"]);
-    let (archive, away) =
-        (repository.path.join("archive"), repository.drilled.drills.path("archive"));
+    let archive = repository.path.join("archive");
+    let away = repository.drilled.drills.path("archive");
     fs::rename(&archive, &away).unwrap();
     let record = repository.passes(&label);
     assert_eq!(record["backup"]["kind"], "cold_copy", "{record:#}");
@@ -285,7 +286,8 @@ fn needed_segments(repository: &Path, label: &str) -> Vec<PathBuf> {
         let line = manifest.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         line.trim_matches('"').to_owned()
     };
-    let (start, stop) = (value("backup-archive-start="), value("backup-archive-stop="));
+    let start = value("backup-archive-start=");
+    let stop = value("backup-archive-stop=");
     let directory = repository.join("archive/main/15-1/0000000100000000");
     let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let name = |path: &Path| path.file_name().unwrap().to_str().unwrap()[..24].to_owned();
@@ -302,7 +304,8 @@ fn is_segment(path: &Path) -> bool {
 
 fn flip(path: &Path, at: impl FnOnce(u64) -> u64) {
     let file = File::options().read(true).write(true).open(path).unwrap();
-    let (mut byte, at) = ([0], at(file.metadata().unwrap().len()));
+    let mut byte = [0];
+    let at = at(file.metadata().unwrap().len());
     file.read_exact_at(&mut byte, at).unwrap();
     file.write_all_at(&[byte[0] ^ 0x10], at).unwrap();
 }

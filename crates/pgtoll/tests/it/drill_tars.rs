@@ -132,7 +132,8 @@ fn good_backups_in_tars_pass_the_drill() {
         for (directory, name) in
             [(drilled.cluster.data(), "base.tar".to_owned()), (space.clone(), format!("{oid}.tar"))]
         {
-            let (made, directory) = (drilled.place(&name), directory.display().to_string());
+            let made = drilled.place(&name);
+            let directory = directory.display().to_string();
             let shown = made.display().to_string();
             guard.run(Path::new("tar"), &["-cf", &shown, "-C", &directory, "."]).unwrap();
             fs::copy(made, found.join(name)).unwrap();
@@ -303,7 +304,8 @@ fn hostile_tars_write_nothing_outside() {
         drilled.execute("CHECKPOINT");
         let before = (contents(&outside), contents(&space));
         let at = |name: &str| outside.join(name).display().to_string();
-        let (root, kept) = (outside.display().to_string(), at("kept"));
+        let root = outside.display().to_string();
+        let kept = at("kept");
         let linked = format!("pg_tblspc/{oid}");
         let cases: Vec<(&str, Vec<Vec<u8>>, &str)> = vec![
             ("absolute", vec![member(Regular, &at("x"), "", b"x")], "leads out of the backup"),

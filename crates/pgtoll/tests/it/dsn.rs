@@ -60,7 +60,8 @@ fn every_sslmode_does_what_it_says() {
     let served = Served::new();
     let root = served.scratch.path("root.crt");
     let other = served.scratch.path("other.crt");
-    let (root, other) = (root.to_str().unwrap(), other.to_str().unwrap());
+    let root = root.to_str().unwrap();
+    let other = other.to_str().unwrap();
     let who = "user=guest password='x y'";
     // Without a file of roots, encrypted or not, and to whomever.
     for (mode, expected) in
@@ -210,7 +211,9 @@ fn certificates_by_the_manual() {
 /// A certificate of version 1 and its key.
 fn version_1(scratch: &Scratch) -> Option<(String, String)> {
     let path = |name: &str| scratch.path(name).display().to_string();
-    let (request, key, signed) = (path("v1.csr"), path("v1.key"), path("v1.crt"));
+    let request = path("v1.csr");
+    let key = path("v1.key");
+    let signed = path("v1.crt");
     let words = |text: String| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
     let requested = run(program("openssl").args(words(format!(
         "req -new -newkey rsa:2048 -nodes -subj /CN=db.test -out {request} -keyout {key}"
@@ -378,7 +381,8 @@ fn unique_address() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(2);
     let pid = std::process::id();
-    let (high, low) = (1 + pid / 256 % 254, pid % 256);
+    let high = 1 + pid / 256 % 254;
+    let low = pid % 256;
     format!("127.{high}.{low}.{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 

@@ -306,7 +306,8 @@ fn kill_after(cluster: &Cluster, time: Duration) {
     let mut command = pgtoll();
     command.args(["enable", "--jobs", "2"]).arg(cluster.data());
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let (lock, began) = (cluster.data().join("postmaster.pid"), Instant::now());
+    let lock = cluster.data().join("postmaster.pid");
+    let began = Instant::now();
     while !lock.exists() && began.elapsed() < PATIENCE && child.try_wait().unwrap().is_none() {
         std::thread::yield_now();
     }
@@ -350,7 +351,8 @@ fn killed_at_any_moment_it_is_on_or_off_and_a_second_run_completes() {
     let mut guard = scratch.guard();
     let servers = servers();
     let mut random = Pcg64::seed_from_u64(1);
-    let (mut moments, mut resumed) = (0, 0);
+    let mut moments = 0;
+    let mut resumed = 0;
     for server in &servers {
         let cluster = stopped(&mut guard, server, &format!("pg{}", server.version.major()));
         let before = rows(&mut guard, &cluster);
@@ -424,7 +426,8 @@ fn what_a_server_wrote_after_an_interruption_is_read_again() {
 /// The command in a mount namespace where a small file system is mounted on a directory.
 fn mounted(mounts: &str, cluster: &Cluster) -> Ran {
     let mut command = unshared();
-    let (program, data) = (env!("CARGO_BIN_EXE_pgtoll"), cluster.data());
+    let program = env!("CARGO_BIN_EXE_pgtoll");
+    let data = cluster.data();
     command.arg(format!("{mounts} && exec {program} enable {}", data.display()));
     run(&mut command)
 }

@@ -63,7 +63,8 @@ fn check_failover(run: &FailoverRun) {
     assert_eq!((run.after_successor, run.two_primaries), (0, false), "{run:?}");
     // Nobody is left to confirm commits.
     assert_eq!(run.standby_names.as_deref(), Some(""), "{run:?}");
-    let (noticed, promoted) = (run.noticed_s.unwrap(), run.promoted_s.unwrap());
+    let noticed = run.noticed_s.unwrap();
+    let promoted = run.promoted_s.unwrap();
     assert!(noticed <= promoted && promoted <= run.routed_s.unwrap(), "{run:?}");
     let rejoin = run.rejoin.as_ref().unwrap();
     assert!(rejoin.seconds.is_some() && rejoin.pages.unwrap() > 0, "{rejoin:?}");
@@ -300,7 +301,8 @@ fn check_engine(record: &FailoverRecord, engine: FailoverEngine, version: &str) 
     assert_eq!((run.restarted_in_place, run.ended_by_hand_s), (false, None), "{run:?}");
     // The engine reset it: nobody is left to confirm commits.
     assert_eq!(run.standby_names.as_deref(), Some(""), "{run:?}");
-    let (noticed, promoted) = (run.noticed_s.unwrap(), run.promoted_s.unwrap());
+    let noticed = run.noticed_s.unwrap();
+    let promoted = run.promoted_s.unwrap();
     assert!(noticed <= promoted && promoted <= run.outage_s.unwrap(), "{run:?}");
     let rejoin = run.rejoin.as_ref().unwrap();
     assert!(rejoin.seconds.is_some() && rejoin.pages.unwrap() > 0, "{rejoin:?}");

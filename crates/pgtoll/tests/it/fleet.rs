@@ -43,7 +43,8 @@ impl Backups {
         cluster.run_client(guard, "pg_basebackup", &["-D", &shown, "-c", "fast"]).unwrap();
         drop(session);
         cluster.stop(guard, StopMode::Fast).unwrap();
-        let (sound, damaged) = (scratch.path("sound"), scratch.path("damaged"));
+        let sound = scratch.path("sound");
+        let damaged = scratch.path("damaged");
         copy(&place, &sound);
         copy(&place, &damaged);
         let path = damaged.join(&table);
@@ -68,7 +69,8 @@ fn copy(from: &Path, to: &Path) {
 
 /// Files below a directory by their names there, the control file last, as in a base backup.
 fn files(root: &Path) -> Vec<(String, PathBuf)> {
-    let (mut found, mut directories) = (Vec::new(), vec![root.to_owned()]);
+    let mut found = Vec::new();
+    let mut directories = vec![root.to_owned()];
     while let Some(directory) = directories.pop() {
         for path in fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
             if path.is_dir() {
@@ -135,7 +137,8 @@ fn stored_backups_have_the_findings_of_the_same_directory() {
     let scratch = Scratch::new();
     let backups = Backups::make(&scratch, &mut scratch.guard());
     let server = ObjectServer::start();
-    let (sound, damaged) = (tar(&backups.sound), tar(&backups.damaged));
+    let sound = tar(&backups.sound);
+    let damaged = tar(&backups.damaged);
     server.put("b/sound/base.tar.gz", &gzipped(&sound));
     server.put("b/damaged/base.tar.zst", &zstd::encode_all(&damaged[..], 1).unwrap());
     put_files(&server, "b/files/sound", &backups.sound);
@@ -160,7 +163,8 @@ fn stored_backups_have_the_findings_of_the_same_directory() {
         let path = path.display().to_string();
         pages(&json(&said(&server, &["verify", &path, "--json"], status)))
     };
-    let (sound_pages, damaged_pages) = (local(&backups.sound, 0), local(&backups.damaged, 1));
+    let sound_pages = local(&backups.sound, 0);
+    let damaged_pages = local(&backups.damaged, 1);
     assert_eq!(damaged_pages.0.len(), 1);
     let check = |words: &[&str], is_sound: bool| {
         let words = [&["verify", "--json"], words].concat();
@@ -249,7 +253,8 @@ fn a_fleets_answer_does_not_depend_on_the_number_of_shards() {
     let scratch = Scratch::new();
     let backups = Backups::make(&scratch, &mut scratch.guard());
     let server = ObjectServer::start();
-    let (sound, damaged) = (tar(&backups.sound), tar(&backups.damaged));
+    let sound = tar(&backups.sound);
+    let damaged = tar(&backups.damaged);
     for (cluster, bytes) in [("eu", &sound), ("us", &damaged)] {
         let prefix = format!("b/{cluster}/base/20261123T020000");
         server.put(&format!("{prefix}/backup.info"), b"status=DONE\n");
@@ -392,7 +397,8 @@ pub(crate) fn found(merged: &Value) -> Vec<Vec<Value>> {
 
 #[test]
 fn backups_in_parts_have_the_answer_of_whole_ones() {
-    let (scratch, other) = (Scratch::new(), Scratch::new());
+    let scratch = Scratch::new();
+    let other = Scratch::new();
     let backups = Backups::make(&scratch, &mut scratch.guard());
     // A part has no control file, and its pages look wrong until the one that has it was asked.
     let plain = Backups::new(&other, &mut other.guard(), false);

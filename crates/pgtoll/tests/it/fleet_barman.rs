@@ -189,7 +189,8 @@ impl<'a> Source<'a> {
         self.cluster.stop(&mut self.guard, StopMode::Fast).unwrap();
         for (number, (name, kind, _)) in DAMAGE.into_iter().enumerate() {
             let undo = self.cluster.directory().join(format!("undo{number}.json"));
-            let (relation, data) = (format!("postgres.public.{name}"), self.cluster.data());
+            let relation = format!("postgres.public.{name}");
+            let data = self.cluster.data();
             let mut command = pgtoll();
             command.args(["corrupt", "--relation", &relation, "--kind", kind, "--block", "1"]);
             command.args(["--yes", "--undo-file"]).arg(undo).arg(data);
@@ -207,7 +208,8 @@ impl<'a> Source<'a> {
 fn archive_script(store: &MotoServer) -> String {
     let variables = store.environment().map(|(name, value)| format!("export {name}={value}"));
     let archive = |(name, packing, _): (&str, Option<&str>, _)| {
-        let (program, endpoint) = ("/usr/bin/barman-cloud-wal-archive", store.endpoint());
+        let program = "/usr/bin/barman-cloud-wal-archive";
+        let endpoint = store.endpoint();
         let packing = packing.unwrap_or_default();
         format!("{program} --endpoint-url {endpoint} {packing} {BUCKET}/fleet {name} \"$1\"")
     };
@@ -229,7 +231,8 @@ fn barmans_backups_are_verified_where_they_lie() {
     if !are_there("/usr/bin/barman-cloud-backup") {
         return;
     }
-    let (scratch, moto) = (Scratch::new(), MotoServer::start());
+    let scratch = Scratch::new();
+    let moto = MotoServer::start();
     let mut source = Source::make(&scratch, &moto);
     let orders = path_of(&source.cluster, "orders").display().to_string();
     source.back_up();
@@ -275,7 +278,8 @@ fn check_store_damage(moto: &MotoServer, store: &Store, orders: &str) {
         url(&format!("{BUCKET}/fleet/{name}/base/{}/{file}", ids(store, name)[0]))
     };
     let verified = |name: &str, status: i32| {
-        let (at, id) = (format!("{BUCKET}/fleet/{name}"), ids(store, name).swap_remove(0));
+        let at = format!("{BUCKET}/fleet/{name}");
+        let id = ids(store, name).swap_remove(0);
         moto.said(&["verify", &at, "--backup", &id, "--json"], status)
     };
     let plain = object("plain", "data.tar");

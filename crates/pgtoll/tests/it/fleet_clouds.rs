@@ -42,7 +42,8 @@ fn a_fleet_in_each_cloud_has_the_same_answer() {
             assert_eq!(ran.status, Some(status), "{scheme} {words:?}: {ran:?}");
             ran
         };
-        let (at, plan) = (format!("{scheme}://b"), format!("{scheme}://ops/{scheme}/"));
+        let at = format!("{scheme}://b");
+        let plan = format!("{scheme}://ops/{scheme}/");
         let one = json(&said(&["verify", &format!("{at}/us"), "--json"], 1));
         assert_eq!(one["failures"], 1, "{one:#}");
         let planned = said(&["fleet", "plan", &at, "-o", &plan, "--shards", "2"], 0).stdout;

@@ -52,7 +52,8 @@ fn a_shard_that_is_ended_leaves_no_half_of_a_result_and_the_next_one_goes_on() {
         fs::create_dir_all(scratch.path("store").join(name)).unwrap();
         fs::write(scratch.path("store").join(name).join("base.tar"), bytes).unwrap();
     }
-    let (store, plan) = (scratch.path("store"), scratch.path("plan.json").display().to_string());
+    let store = scratch.path("store");
+    let plan = scratch.path("plan.json").display().to_string();
     said(&["fleet", "plan", &store.display().to_string(), "-o", &plan], 0);
     for (signal, status) in [(Signal::SIGINT, 2), (Signal::SIGKILL, 9)] {
         let (code, rest) = ended(&plan, signal);
@@ -83,7 +84,8 @@ fn age(path: &Path, days: u64) {
 fn what_was_verified_long_ago_is_verified_again_where_that_is_asked_for() {
     let scratch = Scratch::new();
     let backups = Backups::make(&scratch, &mut scratch.guard());
-    let (store, plan) = (scratch.path("store"), scratch.path("plan.json").display().to_string());
+    let store = scratch.path("store");
+    let plan = scratch.path("plan.json").display().to_string();
     fs::create_dir(&store).unwrap();
     let base = store.join("base.tar");
     fs::write(&base, tar(&backups.sound)).unwrap();

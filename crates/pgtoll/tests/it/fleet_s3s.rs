@@ -85,7 +85,8 @@ fn a_shard_survives_a_store_that_dies_while_it_reads() {
     let program = std::env::var_os(S3S).expect("PGTOLL_TEST_S3S names s3s-fs");
     let scratch = Scratch::new();
     let backups = Backups::make(&scratch, &mut scratch.guard());
-    let (root, store) = (scratch.path("root"), scratch.path("root/backups"));
+    let root = scratch.path("root");
+    let store = scratch.path("root/backups");
     for name in ["a", "b"] {
         fs::create_dir_all(store.join(name)).unwrap();
     }

@@ -61,11 +61,13 @@ fn an_array_of_slurm_that_loses_a_node_has_the_answer_of_one_machine() {
         let name = if DAMAGED.contains(&number) { "damaged.tar" } else { "sound.tar" };
         fs::hard_link(scratch.path(name), directory.join("base.tar")).unwrap();
     }
-    let (store, place) = (store.display().to_string(), |name: &str| {
+    let store = store.display().to_string();
+    let place = |name: &str| {
         fs::create_dir(scratch.path(name)).unwrap();
         scratch.path(name).join("plan.json").display().to_string()
-    });
-    let (alone, array) = (place("alone"), place("array"));
+    };
+    let alone = place("alone");
+    let array = place("array");
     for plan in [&alone, &array] {
         said(&["fleet", "plan", &store, "--shards", "20", "-o", plan], 0);
     }

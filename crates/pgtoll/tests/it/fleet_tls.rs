@@ -55,9 +55,12 @@ fn with_roots(server: &ObjectServer, roots: &str, words: &[&str]) -> Ran {
 fn a_store_behind_tls_is_read_if_its_certificate_is_of_a_trusted_root() {
     let scratch = Scratch::new();
     let backups = Backups::make(&scratch, &mut scratch.guard());
-    let (own, other) = (Authority::make(&scratch, "own"), Authority::make(&scratch, "other"));
-    let (own_roots, other_roots) = (own.path.to_str().unwrap(), other.path.to_str().unwrap());
-    let (sound, damaged) = (tar(&backups.sound), tar(&backups.damaged));
+    let own = Authority::make(&scratch, "own");
+    let other = Authority::make(&scratch, "other");
+    let own_roots = own.path.to_str().unwrap();
+    let other_roots = other.path.to_str().unwrap();
+    let sound = tar(&backups.sound);
+    let damaged = tar(&backups.damaged);
     let filled = |server: ObjectServer| {
         server.put("b/sound/base.tar", &sound);
         server.put("b/damaged/base.tar", &damaged);

@@ -188,7 +188,8 @@ fn a_crash_leaves_unknowns_that_are_told_apart_and_loses_nothing() {
         cluster.start(&mut guard).unwrap();
         let output = child.wait_with_output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
-        let (stdout, stderr) = (text(output.stdout), text(output.stderr));
+        let stdout = text(output.stdout);
+        let stderr = text(output.stderr);
         let ran = Ran { status: output.status.code(), stdout, stderr };
         assert_eq!(ran.status, Some(0), "{ran:?}");
         let record = record(&ran);

@@ -45,7 +45,8 @@ fn end(signal: Signal, mut child: Child, after: Duration, scratch: &Scratch) {
     assert!(!ends_within(pid, after), "it ended by itself");
     // Stopped, it starts no child between the look and the signal.
     kill(Pid::from_raw(pid), Signal::SIGSTOP).unwrap();
-    let (guards, memory) = (children(pid), shared_memory(&scratch.work()));
+    let guards = children(pid);
+    let memory = shared_memory(&scratch.work());
     kill(Pid::from_raw(pid), signal).unwrap();
     kill(Pid::from_raw(pid), Signal::SIGCONT).unwrap();
     assert!(ends_within(pid, PATIENCE), "pgtoll does not end after {signal} {after:?}");

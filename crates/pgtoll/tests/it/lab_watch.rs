@@ -84,7 +84,8 @@ fn dsn(cluster: &Cluster) -> String {
 
 fn damage(file: &Path) {
     let file = fs::File::options().read(true).write(true).open(file).unwrap();
-    let (place, mut bytes) = (BLOCK * BLOCK_BYTES + BLOCK_BYTES / 2, [0; 16]);
+    let place = BLOCK * BLOCK_BYTES + BLOCK_BYTES / 2;
+    let mut bytes = [0; 16];
     file.read_exact_at(&mut bytes, place).unwrap();
     file.write_all_at(&bytes.map(|byte| byte ^ 1), place).unwrap();
 }

@@ -362,7 +362,8 @@ fn counters_are_the_same_in_two_fresh_clusters() {
         assert_eq!(ran.status, Some(0), "{ran:?}");
         Run::parse(&record(&scratch)).unwrap().counted
     };
-    let (one, other) = (counted(), counted());
+    let one = counted();
+    let other = counted();
     assert_eq!(one.len(), 6);
     for (one, other) in one.iter().zip(&other) {
         assert_eq!((&one.workload, &one.arm), (&other.workload, &other.arm));

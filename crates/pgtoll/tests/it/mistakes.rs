@@ -274,7 +274,8 @@ fn a_disk_that_fills_up_in_the_middle() {
     let last = &said[said.len() - 2..];
     // The program that failed reports it, or pgtoll does, or the check of the space that the next
     // step needs: it depends on how far pgbench came before the disk was full.
-    let (error, hint) = (&last[0], &last[1]);
+    let error = &last[0];
+    let hint = &last[1];
     let is_full = [" is full: ", "No space left on device"].iter().any(|text| error.contains(text));
     let is_short = error.contains(" free, and ") && error.ends_with(" are needed");
     assert!(error.starts_with("pgtoll: ") && (is_full || is_short), "{said:#?}");
@@ -302,7 +303,8 @@ fn a_server_without_its_companions() {
 
 /// As some packages have it: `postgres` and `initdb` with their libraries, and no client programs.
 fn server_alone(scratch: &Scratch) -> PathBuf {
-    let (from, to) = (server().bin, scratch.path("alone"));
+    let from = server().bin;
+    let to = scratch.path("alone");
     fs::create_dir_all(to.join("bin")).unwrap();
     for name in ["postgres", "initdb"] {
         fs::copy(from.join(name), to.join("bin").join(name)).unwrap();

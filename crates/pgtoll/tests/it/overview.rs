@@ -104,7 +104,8 @@ fn check_overview(directory: &Path) -> Overview {
         .iter()
         .map(|experiment| (experiment.name.as_str(), experiment.status))
         .collect();
-    let (complete, failed) = (EndStatus::Complete, EndStatus::Failed);
+    let complete = EndStatus::Complete;
+    let failed = EndStatus::Failed;
     assert_eq!(ended, [("first", complete), ("broken", failed), ("last", complete)]);
     let [first, broken, last] = overview.experiments.as_slice() else { unreachable!() };
     assert!(broken.reason.as_ref().unwrap().contains("nonsense"), "{broken:?}");

@@ -128,7 +128,8 @@ fn every_damage_is_done_and_undone() {
     let mut guard = scratch.guard();
     let (cluster, files) = stopped(&mut guard, &server(), "one");
     let data = cluster.data();
-    let (name, file) = (&files[0].0, &files[0].1);
+    let name = &files[0].0;
+    let file = &files[0].1;
     assert_eq!(name, "t");
     let file_path = data.join(file);
     let older = scratch.path("older");
@@ -137,7 +138,8 @@ fn every_damage_is_done_and_undone() {
         corrupt(&data, &["--file", file, "--kind", "zero", "--yes", "--undo-file", "/dev/null/x"]);
     assert_eq!(running.status, Some(2), "{running:?}");
     let undo = scratch.path("undo");
-    let (undo, older) = (undo.to_str().unwrap(), older.to_str().unwrap());
+    let undo = undo.to_str().unwrap();
+    let older = older.to_str().unwrap();
     let refused = corrupt(&data, &["--file", file, "--kind", "zero", "--yes", "--undo-file", undo]);
     assert_eq!(refused.status, Some(2), "{refused:?}");
     assert!(refused.stderr.contains("a server runs on"), "{refused:?}");

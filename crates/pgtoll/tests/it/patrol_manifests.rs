@@ -59,7 +59,8 @@ fn the_program_takes_the_units_command_line_and_has_the_gauges_of_rules_and_dash
     let mut guard = scratch.guard();
     let cluster = Cluster::init(&mut guard, &server(), "unit", true).unwrap();
     let unit = deployed("systemd/pgtoll-patrol@.service");
-    let (state, data) = (scratch.path("var"), cluster.data());
+    let state = scratch.path("var");
+    let data = cluster.data();
     // systemd makes these, and nothing else may be written.
     let [directories] = values(&unit, "StateDirectory")[..] else { panic!("{unit}") };
     for directory in directories.split(' ') {
@@ -131,7 +132,10 @@ fn the_dashboards_panels_have_ids_and_places_of_their_own_and_one_source() {
     for panel in panels {
         assert!(ids.insert(panel["id"].as_u64().unwrap()), "{panel}");
         let place = |name: &str| panel["gridPos"][name].as_u64().unwrap();
-        let (x, y, width, height) = (place("x"), place("y"), place("w"), place("h"));
+        let x = place("x");
+        let y = place("y");
+        let width = place("w");
+        let height = place("h");
         assert!(x + width <= 24, "{panel}");
         for cell in (x..x + width).flat_map(|x| (y..y + height).map(move |y| (x, y))) {
             assert!(taken.insert(cell), "{panel} lies over another one");

@@ -30,7 +30,8 @@ pub(crate) fn started(
 
 pub(crate) fn dsn(cluster: &Cluster, user: &str) -> String {
     let environment = cluster.environment();
-    let (host, port) = (&environment["PGHOST"], &environment["PGPORT"]);
+    let host = &environment["PGHOST"];
+    let port = &environment["PGPORT"];
     let user = if user.is_empty() { environment["PGUSER"].as_str() } else { user };
     format!("host={host} port={port} user={user} dbname=postgres")
 }
@@ -413,7 +414,8 @@ fn wal_that_is_read_says_what_hints_take() {
 fn check_blind(prediction: &PredictionRecord, name: &str) {
     let blind = prediction.checks.blind.as_ref().unwrap();
     let windows = &prediction.watch.windows;
-    let (cycles, found) = (float(blind.cycles), float(blind.found_images));
+    let cycles = float(blind.cycles);
+    let found = float(blind.found_images);
     assert!(cycles >= 6.0, "{name}: {blind:?}");
     assert!((found / cycles - CYCLE_PAGES).abs() < 20.0, "{name}: {blind:?}");
     let error = blind.predicted_images.estimate - found;
@@ -458,7 +460,8 @@ fn wal_without_hints_bounds_what_they_would_add() {
         let wal = predict_storm.answers[0].wal.as_ref().unwrap();
         assert_eq!(wal.basis, PredictionBasis::PagesWritten, "{name}: {wal:?}");
         let windows = &predict_storm.watch.windows;
-        let (from, to) = (windows[0].redo.unwrap().0, windows[windows.len() - 1].redo.unwrap().1);
+        let from = windows[0].redo.unwrap().0;
+        let to = windows[windows.len() - 1].redo.unwrap().1;
         let read = predict_storm.watch.wal.as_ref().unwrap();
         let cycles = read.cycles.iter().filter(|cycle| cycle.from >= from && cycle.to <= to);
         let expected = CYCLE_PAGES * float(cycles.count() as u64);

@@ -162,7 +162,8 @@ pub(crate) fn damage(
             continue;
         }
         before.insert(key, read_page(&path, block));
-        let (kind, bit) = (random.below(5), random.below(PAGE * 8));
+        let kind = random.below(5);
+        let bit = random.below(PAGE * 8);
         overwrite(&open(&path), block, |page| match kind {
             0 => page[usize::try_from(bit / 8).unwrap()] ^= 1 << (bit % 8),
             1 => page[512..1024].fill_with(|| random.draw().to_le_bytes()[0]),
@@ -230,7 +231,8 @@ fn check_random(scratch: &Scratch, guard: &mut Guard, server: &Installation) {
     let cluster = cluster(guard, server, "random");
     let backup = backup(guard, &cluster);
     execute(&cluster, &[HOT, "CHECKPOINT"]);
-    let (files, expected) = (paths(&cluster), content(&cluster));
+    let files = paths(&cluster);
+    let expected = content(&cluster);
     cluster.stop(guard, StopMode::Fast).unwrap();
     let copy = cluster.copy(guard, "copy").unwrap();
     let data = cluster.data();
@@ -244,7 +246,8 @@ fn check_random(scratch: &Scratch, guard: &mut Guard, server: &Installation) {
     assert_eq!(plan["blocks"].as_array().unwrap().len(), before.len(), "{plan:#}");
     // From the backup all pages that no WAL names since, and no others.
     let first = repair_by_copies(scratch, &data, &["--from-backup", shown(&backup), "--yes"], 1);
-    let (mut written, mut refused) = (0, 0);
+    let mut written = 0;
+    let mut refused = 0;
     for block in first["blocks"].as_array().unwrap() {
         let file = PathBuf::from(block["path"].as_str().unwrap());
         let number = block["block"].as_u64().unwrap();
@@ -390,7 +393,8 @@ fn are_equal_but(one: &[u8], other: &[u8], fields: &[HeaderField]) -> bool {
         }
         masked
     };
-    let (one, other) = (without_commands(one), without_commands(other));
+    let one = without_commands(one);
+    let other = without_commands(other);
     let Some(difference) = PageDifference::between(&one, &other) else { return false };
     difference.header.iter().all(|field| fields.contains(field))
         && difference.line_pointers.is_empty()
@@ -413,7 +417,8 @@ fn wrong_candidates_are_refused_and_nothing_is_written() {
     let data = cluster.data();
     let path = data.join(&table);
     // The updated row is on the first block and on the last one.
-    let (hot, cold) = (0, 7);
+    let hot = 0;
+    let cold = 7;
     let check = |damage: &[u64], arguments: &[&str], expected: &str, words: &str| {
         let whole = fs::read(&path).unwrap();
         for block in damage {
@@ -594,7 +599,8 @@ fn a_stopped_standby_has_pages_that_wal_changed_since_a_backup() {
         let standby = cluster.standby(&mut guard, "standby", cluster.directory()).unwrap();
         standby.start(&mut guard).unwrap();
         execute(&cluster, &[HOT, "CHECKPOINT"]);
-        let (files, expected) = (paths(&cluster), content(&cluster));
+        let files = paths(&cluster);
+        let expected = content(&cluster);
         // A primary that stops does not wait for a standby that has not come yet.
         await_replay(&cluster, &standby);
         cluster.stop(&mut guard, StopMode::Fast).unwrap();
@@ -707,7 +713,8 @@ fn a_repair_is_undone_without_a_name() {
     assert_eq!(written.status, Some(0), "{written:?}");
     assert!(written.stdout.contains("To check the result\n  pgtoll verify "), "{written:?}");
     assert!(fs::read(&path).unwrap() == right);
-    let (made, owner) = (fs::metadata(&beside).unwrap(), fs::metadata(&data).unwrap());
+    let made = fs::metadata(&beside).unwrap();
+    let owner = fs::metadata(&data).unwrap();
     assert_eq!((made.mode() & 0o777, made.uid()), (0o700, owner.uid()));
     assert_eq!(fs::read_dir(&beside).unwrap().count(), 2, "an undo file and the ledger");
     let undone = repair(&["--undo"]);

@@ -150,7 +150,8 @@ fn killed_at_any_moment_the_same_command_goes_on() {
     let server = server();
     let (cluster, standby) = pair(&mut guard, &server, "moments");
     let backup = backup(&mut guard, &cluster);
-    let ([table, ..], expected) = (paths(&cluster), content(&cluster));
+    let [table, ..] = paths(&cluster);
+    let expected = content(&cluster);
     let data = cluster.data();
     let path = data.join(&table);
     let damage = || {

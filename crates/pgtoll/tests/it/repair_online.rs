@@ -40,7 +40,8 @@ impl<'a> Load<'a> {
     /// not repaired before the end may be in the way of all.
     fn await_progress(&self) {
         let pick = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let (acknowledged, refused) = (pick(&self.acknowledged), pick(&self.refused));
+        let acknowledged = pick(&self.acknowledged);
+        let refused = pick(&self.refused);
         let is_reached = || {
             pick(&self.acknowledged) >= acknowledged + 500 || pick(&self.refused) >= refused + 5000
         };
@@ -56,7 +57,8 @@ impl<'a> Load<'a> {
         let mut session = self.cluster.connect("postgres").unwrap();
         session.execute("SET enable_seqscan = off").unwrap();
         while !self.is_over.load(Ordering::Relaxed) {
-            let (account, delta) = (random.below(ACCOUNTS) + 1, random.below(1000));
+            let account = random.below(ACCOUNTS) + 1;
+            let delta = random.below(1000);
             let teller = random.below(10) + 1;
             let row = random.below(6000) + 1;
             let sql = format!(
@@ -117,7 +119,8 @@ fn damage(data: &Path, files: &[PathBuf], random: &mut SplitMix64, count: usize)
         if read_page(&path, block).iter().all(|byte| *byte == 0) {
             continue;
         }
-        let (kind, bit) = (random.below(5), random.below(PAGE * 8));
+        let kind = random.below(5);
+        let bit = random.below(PAGE * 8);
         overwrite(&open(&path), block, |page| match kind {
             0 => page[usize::try_from(bit / 8).unwrap()] ^= 1 << (bit % 8),
             1 => page[512..1024].fill_with(|| random.draw().to_le_bytes()[0]),
@@ -145,8 +148,10 @@ fn check_running(scratch: &Scratch, guard: &mut Guard, server: &Installation) {
     let (cluster, standby) = small(guard, server, "busy");
     let data = cluster.data();
     let files = files(&cluster);
-    let (load, mut random) = (Load::from_cluster(&cluster), SplitMix64(21));
-    let (from, mut written) = (dsn(&standby), 0);
+    let load = Load::from_cluster(&cluster);
+    let mut random = SplitMix64(21);
+    let from = dsn(&standby);
+    let mut written = 0;
     std::thread::scope(|scope| {
         let _ending = Ending(&load.is_over);
         for seed in 0..3 {
@@ -166,7 +171,8 @@ fn check_running(scratch: &Scratch, guard: &mut Guard, server: &Installation) {
             load.await_progress();
         }
     });
-    let (acknowledged, refused) = (load.acknowledged.into_inner(), load.refused.into_inner());
+    let acknowledged = load.acknowledged.into_inner();
+    let refused = load.refused.into_inner();
     assert!(
         written >= 10 && acknowledged > 0,
         "{written} written, {acknowledged} acknowledged, {refused} refused"
@@ -251,7 +257,8 @@ fn check_same(primary: &Path, standby: &Path) {
     // One of them may be longer by pages that were never used.
     let blocks = [primary, standby].map(|item| fs::metadata(item).unwrap().len() / PAGE);
     for block in 0..blocks[0].min(blocks[1]) {
-        let (one, other) = (read_page(primary, block), read_page(standby, block));
+        let one = read_page(primary, block);
+        let other = read_page(standby, block);
         if PageKind::from_page(&one) == PageKind::Heap {
             // Clients that set hints at the same time may leave the LSN of the first of their records.
             let lsns = [&one, &other].map(|page| lsn(page));

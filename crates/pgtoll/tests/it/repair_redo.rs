@@ -79,7 +79,9 @@ fn check_kinds(scratch: &Scratch, guard: &mut Guard, server: &Installation) {
     execute(&cluster, &["SET wal_compression = pglz", "CHECKPOINT"]);
     execute(&cluster, &["ALTER SYSTEM SET wal_compression = pglz", "SELECT pg_reload_conf()"]);
     execute(&cluster, &["UPDATE k SET b = 'newer ' || a WHERE a % 40 = 0", "VACUUM k"]);
-    let (files, expected, of_kinds) = (files(&cluster), content(&cluster), kinds_content(&cluster));
+    let files = files(&cluster);
+    let expected = content(&cluster);
+    let of_kinds = kinds_content(&cluster);
     cluster.stop(guard, StopMode::Fast).unwrap();
     let data = cluster.data();
     let before = damage(&data, &files, 90);

@@ -37,7 +37,8 @@ fn a_running_standby_has_the_pages_of_a_stopped_primary() {
         let mut guard = scratch.guard();
         let (cluster, standby) = pair(&mut guard, &server, "first");
         execute(&cluster, &[HOT, "CHECKPOINT"]);
-        let (files, expected) = (paths(&cluster), content(&cluster));
+        let files = paths(&cluster);
+        let expected = content(&cluster);
         // A primary that stops does not wait for a standby that has not come yet.
         await_replay(&cluster, &standby);
         cluster.stop(&mut guard, StopMode::Fast).unwrap();

@@ -244,7 +244,8 @@ fn work_whose_order_matters_ends_in_the_same_data() {
     captured.pgbench(&mut guard, &work);
     let [_, csv, _] = captured.logs(&mut guard, &scratch);
     let plan = scratch.path("chain.plan");
-    let (csv, plan) = (csv.to_str().unwrap(), plan.to_str().unwrap());
+    let csv = csv.to_str().unwrap();
+    let plan = plan.to_str().unwrap();
     let made = run(pgtoll().args(["replay", "plan", csv, "--plan", plan]));
     assert_eq!(made.status, Some(0), "{made:?}");
     let expected = captured.value("captured", CHAIN_STATE);
@@ -259,8 +260,10 @@ fn work_whose_order_matters_ends_in_the_same_data() {
         assert_eq!(captured.value("copied", CHAIN_STATE), expected, "{more:?}");
     }
     captured.psql(&mut guard, "copied", "UPDATE chain SET v = 0");
-    let (kept, page) = (scratch.path("kept.json"), scratch.path("kept.html"));
-    let (kept, page) = (kept.to_str().unwrap(), page.to_str().unwrap());
+    let kept = scratch.path("kept.json");
+    let page = scratch.path("kept.html");
+    let kept = kept.to_str().unwrap();
+    let page = page.to_str().unwrap();
     let (ran, record) = captured.replay(plan, &["--speed", "max", "--record", kept]);
     check_clean(&ran, &record);
     let done = record.done.unwrap();
@@ -565,7 +568,8 @@ fn tables_of_two_servers_are_compared_but_for_columns_that_are_left_out() {
         captured.prepare(&mut guard, STAMPED_SETUP, &[]);
         captured
     });
-    let (mut source, mut target) = (both.next().unwrap(), both.next().unwrap());
+    let mut source = both.next().unwrap();
+    let mut target = both.next().unwrap();
     drop(both);
     source.psql(&mut guard, "captured", &STAMPED.join("; "));
     // The columns come in another order.
@@ -624,8 +628,10 @@ fn a_plan_without_values_has_timing_and_order_and_executes_what_had_none() {
     let statements =
         ["BEGIN", "UPDATE chain SET v = 424242 WHERE id = 1", "COMMIT", "SELECT now()"];
     let log = hand_written(&scratch, &statements);
-    let (full, redacted) = (scratch.path("full.plan"), scratch.path("redacted.plan"));
-    let (full, redacted) = (full.to_str().unwrap(), redacted.to_str().unwrap());
+    let full = scratch.path("full.plan");
+    let redacted = scratch.path("redacted.plan");
+    let full = full.to_str().unwrap();
+    let redacted = redacted.to_str().unwrap();
     let made = run(pgtoll().args(["replay", "plan", &log, "--plan", full]));
     assert_eq!(made.status, Some(0), "{made:?}");
     let made = run(pgtoll().args(["replay", "plan", full, "--redact", "--plan", redacted]));
@@ -640,7 +646,8 @@ fn a_plan_without_values_has_timing_and_order_and_executes_what_had_none() {
         assert_eq!(ran.status, Some(0), "{ran:?}");
         serde_json::from_str::<ReplayRecord>(&ran.stdout).unwrap().planned
     };
-    let (full, mut redacted) = (planned(full), planned(redacted));
+    let full = planned(full);
+    let mut redacted = planned(redacted);
     assert_eq!(redacted.skipped.remove("its values are not in the plan"), Some(1), "{redacted:?}");
     assert_eq!(redacted, full);
 }

@@ -64,13 +64,15 @@ fn two_servers_are_compared_on_data_directories_with_the_same_rows() {
     let scratch = Scratch::new();
     let mut guard = scratch.guard();
     let all = servers();
-    let (oldest, newest) = (&all[0], all.last().unwrap());
+    let oldest = &all[0];
+    let newest = all.last().unwrap();
     let before = source_of(&mut guard, oldest, "before");
     let after = source_of(&mut guard, newest, "after");
     before.stop(&mut guard, StopMode::Fast).unwrap();
     log(&scratch.path("shop.log"), 20);
     let data = |arm: &str, cluster: &Cluster| format!("{arm}:{}", cluster.data().display());
-    let (old, new) = (data("old", &before), data("new", &after));
+    let old = data("old", &before);
+    let new = data("new", &after);
     let arms = ["--arms", "old,new", "--rounds", "2", "--data", &old];
     let compared = |more: &[&str]| compare_with(&scratch, &[&arms[..], more].concat());
 
@@ -101,7 +103,8 @@ fn two_servers_are_compared_on_data_directories_with_the_same_rows() {
     let servers: Vec<(&str, String)> =
         record.arms.iter().map(|arm| (&*arm.name, arm.server.clone().unwrap())).collect();
     let version = |installation: &Installation| installation.version.to_string();
-    let (first, second) = (version(oldest), version(newest));
+    let first = version(oldest);
+    let second = version(newest);
     assert_eq!(servers[0].0, "old");
     for ((_, server), expected) in servers.iter().zip([&first, &second, &first]) {
         assert!(server.starts_with(expected.as_str()), "{servers:?}");
@@ -137,7 +140,8 @@ fn a_statement_that_lost_its_index_is_named_with_both_plans() {
     assert!(record.complete, "{record:?}");
     let arms: Vec<(&str, ReplayArmRole, usize)> =
         record.arms.iter().map(|arm| (&*arm.name, arm.role, arm.runs.len())).collect();
-    let (base, twin) = (ReplayArmRole::Baseline, ReplayArmRole::Twin);
+    let base = ReplayArmRole::Baseline;
+    let twin = ReplayArmRole::Twin;
     let expected = [("base", base, 3), ("noindex", ReplayArmRole::Treatment, 3), ("twin", twin, 3)];
     assert_eq!(arms, expected);
     let runs = || record.arms.iter().flat_map(|arm| &arm.runs);

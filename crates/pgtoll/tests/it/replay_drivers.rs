@@ -67,7 +67,8 @@ fn what_drivers_of_python_sent_ends_the_same_on_a_logical_copy() {
                 .arg(&recorded))
         };
         // A setting with which a captured session began confirms nothing.
-        let (others, last) = (DRIVERS.iter().filter(|driver| **driver != "psycopg"), ["psycopg"]);
+        let others = DRIVERS.iter().filter(|driver| **driver != "psycopg");
+        let last = ["psycopg"];
         for driver in others.chain(&last) {
             if *driver == "psycopg" {
                 let refused = replay();

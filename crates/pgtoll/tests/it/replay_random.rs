@@ -152,7 +152,8 @@ fn random_workloads_end_in_the_same_data_or_say_why_not() {
     for seed in 0..workloads {
         let mut random = Random(seed);
         captured.prepare(&mut guard, SETUP, &LOGGING);
-        let (mut files, mut is_two_phase) = (Vec::new(), false);
+        let mut files = Vec::new();
+        let mut is_two_phase = false;
         for number in 0..=random.below(4) {
             let path = scratch.path(&format!("random{number}.sql"));
             let script = script(&mut random);

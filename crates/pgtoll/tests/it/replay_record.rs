@@ -62,7 +62,8 @@ impl Recording {
 
     pub(crate) fn end(mut self) -> Ran {
         kill(Pid::from_raw(pid_of(&self.child)), Signal::SIGINT).unwrap();
-        let (mut stdout, mut stderr) = (String::new(), String::new());
+        let mut stdout = String::new();
+        let mut stderr = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
         self.stderr.read_to_string(&mut stderr).unwrap();
         let status = self.child.wait().unwrap().code();

@@ -152,7 +152,8 @@ fn a_memory_limit_makes_data_larger_than_memory() {
 
     cluster.evict().unwrap();
     let free = ClusterIo::attach(cluster.start(&mut guard).unwrap()).unwrap();
-    let (first, second) = (scan(&cluster, &free), scan(&cluster, &free));
+    let first = scan(&cluster, &free);
+    let second = scan(&cluster, &free);
     assert!(first >= 160 * MB, "{first}");
     // The system may have taken some of its cache back, for others.
     assert!(second <= 16 * MB, "{second}");
@@ -162,7 +163,8 @@ fn a_memory_limit_makes_data_larger_than_memory() {
     let before = fs::read_to_string("/proc/self/cgroup").unwrap();
     let postmaster = cluster.start_within(&mut guard, &group).unwrap();
     let limited = ClusterIo::attach(postmaster).unwrap();
-    let (first, second) = (scan(&cluster, &limited), scan(&cluster, &limited));
+    let first = scan(&cluster, &limited);
+    let second = scan(&cluster, &limited);
     assert!(first >= 160 * MB, "{first}");
     // More than what does not fit: the kernel cannot know what comes next.
     assert!(second >= 64 * MB, "{second}");

@@ -108,9 +108,11 @@ impl ReplicaSet {
 
     fn pg_ctl(&mut self, name: &str, words: &[&str]) {
         let cluster = self.cluster(name);
-        let (program, data, log) =
-            (cluster.client("pg_ctl").unwrap(), cluster.data(), cluster.log());
-        let (data, log) = (data.to_string_lossy().into_owned(), log.to_string_lossy().into_owned());
+        let program = cluster.client("pg_ctl").unwrap();
+        let data = cluster.data();
+        let log = cluster.log();
+        let data = data.to_string_lossy().into_owned();
+        let log = log.to_string_lossy().into_owned();
         let words = [&["-D", &data, "-l", &log, "-w"], words].concat();
         self.guard.run(&program, &words).unwrap();
     }
@@ -203,7 +205,8 @@ impl ReplicaSet {
 
     /// Has a judge write while `line` is run by a shell.
     fn judged(&mut self, line: &str, seconds: u32) -> JudgeRecord {
-        let (dsn, time) = (self.dsn(), format!("{seconds}s"));
+        let dsn = self.dsn();
+        let time = format!("{seconds}s");
         let words = [
             "lab",
             "judge",
@@ -256,7 +259,8 @@ impl ReplicaSet {
         let names = self.stop_all();
         for name in &names {
             let cluster = self.cluster(name);
-            let (program, data) = (cluster.client("pg_checksums").unwrap(), cluster.data());
+            let program = cluster.client("pg_checksums").unwrap();
+            let data = cluster.data();
             let words = ["--check", "-D", &data.to_string_lossy()].map(str::to_owned);
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             let output = self.guard.run(&program, &words).unwrap();
@@ -322,7 +326,8 @@ fn check_run(set: &mut ReplicaSet, command: &str, words: &str) -> (RollingRecord
     let read = |ending| {
         fs::read_to_string(set.guard.directory().join(format!("rolling.{ending}"))).unwrap()
     };
-    let (stdout, stderr) = (read("out"), read("err"));
+    let stdout = read("out");
+    let stderr = read("err");
     assert!(
         judged.fault.as_ref().is_some_and(|fault| fault.success),
         "{stdout}\n{stderr}\n{judged:?}"
@@ -364,7 +369,8 @@ fn checksums_go_on_and_off_over_a_set_that_serves_and_nothing_is_lost() {
 
         let hooks = set.guard.directory().join("hooks");
         let hook = |when: &str| format!("'echo {when} {{primary}} >> {}'", hooks.display());
-        let (before, after) = (hook("before"), hook("after"));
+        let before = hook("before");
+        let after = hook("after");
         let words = format!("--to n1 --before-switch {before} --after-switch {after}");
         let (done, _) = check_run(&mut set, "disable", &words);
         assert_eq!(fs::read_to_string(&hooks).unwrap(), "before n2\nafter n1\n");
@@ -384,12 +390,19 @@ fn checksums_go_on_and_off_over_a_set_that_serves_and_nothing_is_lost() {
 /// A switchover by hand, as the floor: stop, signal, promote, start. Both nodes have connection strings
 /// of each other by earlier runs.
 fn bare_switchover(set: &ReplicaSet, from: &str, to: &str) -> String {
-    let (old, new) = (set.cluster(from), set.cluster(to));
-    let (pg_ctl, psql) = (old.client("pg_ctl").unwrap(), old.client("psql").unwrap());
-    let (psql, old_socket) = (psql.display(), old.directory().display());
+    let old = set.cluster(from);
+    let new = set.cluster(to);
+    let pg_ctl = old.client("pg_ctl").unwrap();
+    let psql = old.client("psql").unwrap();
+    let psql = psql.display();
+    let old_socket = old.directory().display();
     let new_socket = new.directory().display();
-    let (pg_ctl, old_data, new_data) = (pg_ctl.display(), old.data(), new.data());
-    let (old_data, new_data, log) = (old_data.display(), new_data.display(), old.log());
+    let pg_ctl = pg_ctl.display();
+    let old_data = old.data();
+    let new_data = new.data();
+    let old_data = old_data.display();
+    let new_data = new_data.display();
+    let log = old.log();
     format!(
         "{psql} -h {old_socket} -U postgres -qc CHECKPOINT && {psql} -h {new_socket} -U postgres -qc \
          CHECKPOINT && {pg_ctl} -D {old_data} -m fast -w stop && touch {old_data}/standby.signal && \
@@ -618,7 +631,8 @@ fn what_pg_rewind_leaves_is_written_anew() {
         session.execute("UPDATE pages SET text = 'other'").unwrap();
         session.close();
         set.pg_ctl("n1", &["-m", "fast", "stop"]);
-        let (old, new) = (set.cluster("n1").clone(), set.cluster("n2").clone());
+        let old = set.cluster("n1").clone();
+        let new = set.cluster("n2").clone();
         old.rewind(&mut set.guard, &new).unwrap();
         let program = set.program.to_string_lossy().into_owned();
         let data = old.data().to_string_lossy().into_owned();

@@ -276,7 +276,8 @@ fn expressions_have_the_values_of_pgbench() {
         EXPRESSIONS.iter().map(|expression| format!("\\set x debug({expression})\n")).collect();
     let script = lines.concat();
     let theirs = arena.pgbench(&script);
-    let (ours, theirs) = (arena.ours(&script).unwrap(), notes(&theirs));
+    let ours = arena.ours(&script).unwrap();
+    let theirs = notes(&theirs);
     assert_eq!(
         theirs.len(),
         EXPRESSIONS.len(),
@@ -331,7 +332,8 @@ fn built_in_scripts_have_the_statements_of_pgbench() {
         let sets = |text: &str| -> Vec<String> {
             text.lines().filter(|line| line.starts_with("\\set")).map(str::to_owned).collect()
         };
-        let (ours, theirs) = (sets(ours.text()), sets(&text));
+        let ours = sets(ours.text());
+        let theirs = sets(&text);
         assert!(theirs.iter().all(|set| ours.contains(set)), "{ours:?} {theirs:?}");
     }
 }

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 /// Every source file of a crate with its text, without the unit tests at its end.
 pub(crate) fn sources(name: &str) -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("src");
-    let (mut found, mut directories) = (Vec::new(), vec![root]);
+    let mut found = Vec::new();
+    let mut directories = vec![root];
     while let Some(directory) = directories.pop() {
         for path in fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
             let is_test = path.file_stem().is_some_and(|stem| stem == "tests");

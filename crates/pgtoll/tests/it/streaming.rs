@@ -322,7 +322,8 @@ fn a_killed_server_is_a_closed_stream() {
 
 /// Reads up to a position. Returns the WAL, and how many keepalives came with it.
 fn read_to(stream: &mut ReplicationStream, until: u64) -> (Vec<u8>, u32) {
-    let (mut bytes, mut keepalives) = (Vec::new(), 0);
+    let mut bytes = Vec::new();
+    let mut keepalives = 0;
     let begun = Instant::now();
     while stream.position() < until {
         assert!(begun.elapsed() < PATIENCE);

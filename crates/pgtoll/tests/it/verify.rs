@@ -344,7 +344,8 @@ fn check_found(mutation: &Mutation, path: &Path, found: &Verified, said: &Value)
     // A type's name is no table's without quotes.
     let table = if *table == "bit" { "\"bit\"" } else { *table };
     let query = if mutation.server_refuses {
-        let (rows, next) = (format!("FROM ONLY public.{table} WHERE ctid"), block + 1);
+        let rows = format!("FROM ONLY public.{table} WHERE ctid");
+        let next = block + 1;
         format!("{rows} < '({block},0)' UNION ALL SELECT * {rows} >= '({next},0)'")
     } else {
         format!("SELECT * FROM ONLY public.{table};")

@@ -467,7 +467,8 @@ fn check_replaced(server: &Installation, scratch: &Scratch, guard: &mut Guard) {
 
 /// The same in the layout of barman-cloud, where the WAL is beside the backup.
 fn check_replaced_in_store(copy: &Path, wal: &Path, scratch: &Scratch) {
-    let (store, tar) = (ObjectServer::start(), scratch.path("data.tar"));
+    let store = ObjectServer::start();
+    let tar = scratch.path("data.tar");
     let made = run(program("tar").arg("-cf").arg(&tar).arg("-C").arg(copy).arg("."));
     assert_eq!(made.status, Some(0), "{made:?}");
     let backup = "b/main/base/20261123T020000";
@@ -484,7 +485,8 @@ fn check_replaced_in_store(copy: &Path, wal: &Path, scratch: &Scratch) {
     // A server writes to them.
     let entries = fs::read_dir(wal).unwrap().map(|entry| entry.unwrap());
     for entry in entries.filter(|entry| entry.file_type().unwrap().is_file()) {
-        let (bytes, name) = (fs::read(entry.path()).unwrap(), entry.file_name());
+        let bytes = fs::read(entry.path()).unwrap();
+        let name = entry.file_name();
         for prefix in ["main/wals/0000000100000000", "elsewhere"] {
             store.put(&format!("b/{prefix}/{}", name.to_string_lossy()), &bytes);
         }

@@ -102,10 +102,12 @@ fn check_stale(server: &Installation, guard: &mut Guard) {
             "VACUUM (FREEZE) t",
         ],
     );
-    let (map, cut) = (map_of(&cluster, "t"), map_of(&cluster, "cut"));
+    let map = map_of(&cluster, "t");
+    let cut = map_of(&cluster, "cut");
     cluster.stop(guard, StopMode::Fast).unwrap();
     check_program(&[], &cluster.data(), 0);
-    let (old, old_cut) = (fs::read(&map).unwrap(), fs::read(&cut).unwrap());
+    let old = fs::read(&map).unwrap();
+    let old_cut = fs::read(&cut).unwrap();
     cluster.start(guard).unwrap();
     // Deleted rows, and rows that are only locked.
     execute(
@@ -117,7 +119,8 @@ fn check_stale(server: &Installation, guard: &mut Guard) {
     );
     cluster.stop(guard, StopMode::Fast).unwrap();
     check_program(&[], &cluster.data(), 0);
-    let (new, new_cut) = (fs::read(&map).unwrap(), fs::read(&cut).unwrap());
+    let new = fs::read(&map).unwrap();
+    let new_cut = fs::read(&cut).unwrap();
     check_other_maps(&cluster, &map, &new);
 
     fs::write(&map, &old).unwrap();

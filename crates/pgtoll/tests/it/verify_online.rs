@@ -169,7 +169,8 @@ fn running_servers_are_verified() {
     let servers = servers();
     for (number, server) in servers.iter().enumerate() {
         // What takes long is tried on the oldest and on the newest one.
-        let (is_first, is_last) = (number == 0, number + 1 == servers.len());
+        let is_first = number == 0;
+        let is_last = number + 1 == servers.len();
         let cluster = cluster(&mut guard, server);
         let load = Load::begin(server, &cluster);
         check_sound(&cluster);

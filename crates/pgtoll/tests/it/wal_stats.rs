@@ -141,7 +141,8 @@ fn a_part_of_the_wal_is_named_by_place() {
         serde_json::from_str(&ran.stdout).unwrap()
     };
     let middle = part(&["--from", "0/200000", "--to", "0/300000"]);
-    let (before, behind) = (part(&["--to", "0/200000"]), part(&["--from", "0/300000"]));
+    let before = part(&["--to", "0/200000"]);
+    let behind = part(&["--from", "0/300000"]);
     let sum = [&before, &middle, &behind].iter().map(|item| item.total.records).sum::<u64>();
     assert_eq!(sum, part(&[]).total.records);
     assert_eq!(middle.end.kind, WalEndKind::Complete);

@@ -45,8 +45,9 @@ fn a_servers_wal_is_streamed_and_named() {
             cluster.run_psql(&mut guard, "postgres", statement).unwrap();
         }
         let environment = cluster.environment();
-        let (host, port, user) =
-            (&environment["PGHOST"], &environment["PGPORT"], &environment["PGUSER"]);
+        let host = &environment["PGHOST"];
+        let port = &environment["PGPORT"];
+        let user = &environment["PGUSER"];
         let dsn = format!("host={host} port={port} user={user} dbname=postgres");
         let streamed = stats(&["--dsn", &dsn]);
         assert_eq!(streamed.end.kind, WalEndKind::Complete, "{name}");

@@ -116,8 +116,9 @@ fn a_running_servers_wal_is_answered_by_its_directory_and_by_its_stream() {
     let page = run(pgtoll().args(["wal", "whatif", "--format", "html"]).arg(&wal));
     assert!(page.stdout.starts_with("<!DOCTYPE html>"), "{page:?}");
     let environment = cluster.environment();
-    let (host, port, user) =
-        (&environment["PGHOST"], &environment["PGPORT"], &environment["PGUSER"]);
+    let host = &environment["PGHOST"];
+    let port = &environment["PGPORT"];
+    let user = &environment["PGUSER"];
     let dsn = format!("host={host} port={port} user={user} dbname=postgres");
     let streamed = whatif(&["--dsn", &dsn, "--max-wal-size", "16MB,64MB", "--hints", "on,off"]);
     assert_eq!(streamed.rows.len(), 4, "{streamed:?}");
@@ -191,7 +192,8 @@ fn check_times(archive: &str) {
     let pieces = &all.pieces;
     let middle = pieces[pieces.len() / 2].until_us.unwrap();
     let time = jiff::Timestamp::from_microsecond(middle).unwrap().to_string();
-    let (before, behind) = (stats(&["--to", &time]), stats(&["--from", &time]));
+    let before = stats(&["--to", &time]);
+    let behind = stats(&["--from", &time]);
     assert_eq!(before.total.records + behind.total.records, all.total.records);
     assert!(before.total.records > 1000 && behind.total.records > 1000, "{time}");
     // The commit of that time is the first record.
@@ -328,7 +330,8 @@ const LOAD: [&str; 2] = [
 fn without_checksums(guard: &mut Guard, server: &Installation, vacuum: &str) -> (WhatIfRow, u64) {
     let (cluster, on) = load_and_vacuum(guard, server, true, (&LOAD, vacuum));
     let data = cluster.data();
-    let (from, to) = (on.start.to_string(), on.end.to_string());
+    let from = on.start.to_string();
+    let to = on.end.to_string();
     let whatif = whatif(&["--from", &from, "--to", &to, "--hints", "off", data.to_str().unwrap()]);
     assert_eq!(whatif.check.absent, 0, "{whatif:?}");
     let depends = whatif.notes.iter().any(|note| note.starts_with("VACUUM froze rows"));
@@ -376,15 +379,18 @@ fn a_vacuum_that_prunes_is_as_its_twin_both_ways() {
         let vacuumed = |guard: &mut Guard, checksums| {
             load_and_vacuum(guard, &server, checksums, (&load, "VACUUM loaded"))
         };
-        let (on, off) = (vacuumed(&mut guard, true), vacuumed(&mut guard, false));
+        let on = vacuumed(&mut guard, true);
+        let off = vacuumed(&mut guard, false);
         let bytes = |range: &Range<Lsn>| range.end.bytes_since(range.start).unwrap();
         assert!(bytes(&on.1) > 2 * bytes(&off.1), "{:?} {:?}", on.1, off.1);
         for ((cluster, range), hints, truth) in [(&on, "off", &off.1), (&off, "on", &on.1)] {
-            let (from, to) = (range.start.to_string(), range.end.to_string());
+            let from = range.start.to_string();
+            let to = range.end.to_string();
             let data = cluster.data();
             let data = data.to_str().unwrap();
             let record = whatif(&["--from", &from, "--to", &to, "--hints", hints, data]);
-            let (predicted, truth) = (record.rows[0].bytes, bytes(truth));
+            let predicted = record.rows[0].bytes;
+            let truth = bytes(truth);
             let off_by = predicted.abs_diff(truth);
             let version = &server.version;
             assert!(off_by < truth / 10, "{version}, {hints}: {predicted} for {truth}");

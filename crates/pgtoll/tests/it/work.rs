@@ -151,7 +151,8 @@ fn clients_work_at_the_same_time() {
             let slices = run.slices.iter().filter(|slice| {
                 (&*slice.workload, slice.round, &slice.arm) == ("work", round.round, &latency.arm)
             });
-            let (mut transactions, mut duration_ns) = (0, 0);
+            let mut transactions = 0;
+            let mut duration_ns = 0;
             for slice in slices {
                 transactions += slice.transactions;
                 duration_ns += slice.duration_ns;

@@ -75,7 +75,8 @@ fn bench(arguments: &Arguments) -> anyhow::Result<bool> {
     recorder.write(&BenchLine::Header(Box::new(header)))?;
     let mut guard = site.begin_guard()?;
     let cluster = prepared(arguments, &installation, &mut guard)?;
-    let (clients, scale) = (arguments.clients, arguments.scale);
+    let clients = arguments.clients;
+    let scale = arguments.scale;
     let script = (arguments.script.as_str(), scale, arguments.seed);
     let mut slices = Site::begin(&mut guard, &cluster, clients, script)?;
     let subject =

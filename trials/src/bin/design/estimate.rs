@@ -16,7 +16,8 @@ pub(crate) fn ratio_by_welch(a: &[f64], b: &[f64]) -> Option<DesignEstimate> {
 /// mean(b) − mean(a), and the half-width of its interval by Welch and Satterthwaite.
 fn welch(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
     let difference = mean(b)? - mean(a)?;
-    let (square_a, square_b) = (squared_error(a)?, squared_error(b)?);
+    let square_a = squared_error(a)?;
+    let square_b = squared_error(b)?;
     let sum = square_a + square_b;
     if sum == 0.0 {
         return Some((difference, 0.0));

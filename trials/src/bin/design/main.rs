@@ -122,7 +122,9 @@ fn header(
     started: jiff::Timestamp,
     run_seconds: u64,
 ) -> anyhow::Result<DesignHeader> {
-    let (trials, seed, seconds) = (arguments.trials, arguments.seed, arguments.seconds);
+    let trials = arguments.trials;
+    let seed = arguments.seed;
+    let seconds = arguments.seconds;
     let neighbours = site.neighbours;
     Ok(DesignHeader {
         schema: BENCH_DESIGN_SCHEMA.to_owned(),

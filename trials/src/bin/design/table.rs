@@ -11,7 +11,8 @@ use crate::bursts::MEAN_SPAN;
 /// What is going to be compared, and under what.
 pub(crate) fn introduction(header: &DesignHeader) -> String {
     let DesignHeader { wall_seconds, run_seconds, runs_per_cluster, rounds, slice_ms, .. } = header;
-    let (cores, neighbours) = (header.host.cores, header.neighbours);
+    let cores = header.host.cores;
+    let neighbours = header.neighbours;
     format!(
         "two identical clusters: how wide is the 95 % interval of their ratio?\n\
          \x20 sequential: pgbench -S, {runs_per_cluster} x {run_seconds} s of a, then of b; Welch\n\
@@ -34,7 +35,8 @@ pub(crate) fn introduction(header: &DesignHeader) -> String {
 pub(crate) fn trial(trial: &DesignTrial) -> String {
     let first = if trial.sequential_first { "sequential" } else { "pgtoll" };
     let mut text = format!("\ntrial {}, {first} first\n{}\n", trial.number, heading());
-    let (sequential, sliced) = (&trial.sequential, &trial.sliced);
+    let sequential = &trial.sequential;
+    let sliced = &trial.sliced;
     let rows = [
         ("sequential, tps", sequential.wall_seconds, &sequential.tps, sequential.neighbours),
         ("pgtoll, tps", sliced.wall_seconds, &sliced.tps, sliced.neighbours),

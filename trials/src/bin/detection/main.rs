@@ -46,7 +46,8 @@ fn main() -> ExitCode {
 fn detect(arguments: &Arguments) -> anyhow::Result<bool> {
     let trial_site = TrialSite::prepare(&arguments.work_dir)?;
     let mut recorder = Recorder::create(&arguments.record)?;
-    let (mut servers, mut rows) = (Vec::new(), Vec::new());
+    let mut servers = Vec::new();
+    let mut rows = Vec::new();
     for which in &arguments.postgres {
         let installation = installation(which)?;
         servers.push(installation.version.to_string());

@@ -124,7 +124,8 @@ fn measure(
     let cluster = cluster(bench.arguments.size, installation, guard)?;
     let programs = Programs::new(installation, &cluster, guard.directory(), before)?;
     let subject = BenchSubject { server: Some(server.clone()), ..BenchSubject::default() };
-    let (bytes, files) = (programs.bytes, programs.files as u64);
+    let bytes = programs.bytes;
+    let files = programs.files as u64;
     bench.record(&BenchLine::Cluster(BenchCluster { subject: subject.clone(), bytes, files }))?;
     let runs = bench.run_arms(&subject, &server, |arm| programs.run(arm, guard))?;
     let title = format!("{server}, {}", ByteSize(bytes).rounded());

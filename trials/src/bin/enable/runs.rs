@@ -104,7 +104,8 @@ impl<'a> Programs<'a> {
         for file in &files {
             bytes += std::fs::metadata(file).context("look at the cluster")?.len();
         }
-        let (pg_checksums, plain) = (installation.program("pg_checksums")?, base.join("plain"));
+        let pg_checksums = installation.program("pg_checksums")?;
+        let plain = base.join("plain");
         let files = files.len();
         let programs = Self { pg_checksums, pgtoll, before, cluster, plain, bytes, files };
         timed(&mut programs.command(Arm::PlainWrite, Path::new("")))?;

@@ -65,10 +65,12 @@ impl MadeBackup {
             to.write_all(&header[place(range.start)?..place(end)?])?;
             return Ok(end - range.start);
         }
-        let (mut at, mut pages) = (range.start - HEADER, Vec::with_capacity(AT_ONCE));
+        let mut at = range.start - HEADER;
+        let mut pages = Vec::with_capacity(AT_ONCE);
         let end = (range.end - HEADER).min(at + AT_ONCE as u64);
         while at < end {
-            let (block, within) = (place(at / PAGE as u64)?, place(at % PAGE as u64)?);
+            let block = place(at / PAGE as u64)?;
+            let within = place(at % PAGE as u64)?;
             let mut page = [0; PAGE];
             page.copy_from_slice(&self.page);
             page[8..10].copy_from_slice(&self.checksums[block].to_le_bytes());
@@ -87,9 +89,11 @@ impl MadeObject for MadeBackup {
     }
 
     fn write(&self, range: Range<u64>, to: &mut dyn Write) -> io::Result<()> {
-        let (mut at, tables_end) = (range.start, self.tables * self.table_bytes());
+        let mut at = range.start;
+        let tables_end = self.tables * self.table_bytes();
         while at < range.end.min(tables_end) {
-            let (table, within) = (at / self.table_bytes(), at % self.table_bytes());
+            let table = at / self.table_bytes();
+            let within = at % self.table_bytes();
             let end = self.table_bytes().min(within + (range.end - at));
             at += self.write_table(table, within..end, to)?;
         }

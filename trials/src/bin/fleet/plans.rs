@@ -88,7 +88,8 @@ fn planned(
     unit_bytes: u64,
     shards: u32,
 ) -> anyhow::Result<FleetBenchPlan> {
-    let (unit_size, count) = (format!("{unit_bytes}B"), shards.to_string());
+    let unit_size = format!("{unit_bytes}B");
+    let count = shards.to_string();
     let arguments = ["fleet", "plan", "s3://backups", "--shards", &count, "--json"];
     let arguments = [&arguments[..], &["--unit-size", &unit_size]].concat();
     let Measured { usage, peak_kb, stdout } =

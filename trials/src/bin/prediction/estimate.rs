@@ -114,7 +114,8 @@ fn gross_bytes(run: &Run) -> f64 {
 
 /// The mean over all pages that censuses found changed by hints alone.
 fn image_bytes(run: &Run) -> f64 {
-    let (mut pages, mut bytes) = (0, 0);
+    let mut pages = 0;
+    let mut bytes = 0;
     for census in run.cycles.iter().flat_map(|cycle| &cycle.censuses) {
         pages += census.hint_only;
         bytes += census.hint_only_bytes;
@@ -147,7 +148,8 @@ mod tests {
     use super::*;
 
     fn census(sampled: u64, hint_only: u64) -> Census {
-        let (low, low_hint_only) = (sampled, hint_only);
+        let low = sampled;
+        let low_hint_only = hint_only;
         Census { dirty: 2 * sampled, sampled, hint_only, low, low_hint_only, hint_only_bytes: 0 }
     }
 

@@ -282,7 +282,8 @@ impl Trial<'_> {
         templates: &Templates,
         guard: &mut Guard,
     ) -> anyhow::Result<Vec<PredictionTrialLine>> {
-        let (extent, place) = (self.arguments.extent(), (templates, &self.site.interrupt));
+        let extent = self.arguments.extent();
+        let place = (templates, &self.site.interrupt);
         Ok(match step {
             Step::Turns(repetition) => {
                 let arms = self.arguments.arms();
@@ -341,7 +342,8 @@ fn words(line: &PredictionTrialLine) -> String {
             run.images
         ),
         PredictionTrialLine::Answer(answer) => {
-            let (server, workload) = (&answer.server, answer.workload.name());
+            let server = &answer.server;
+            let workload = answer.workload.name();
             let found = match (&answer.wal, &answer.failure) {
                 (Some(wal), _) => cells::range(wal),
                 (None, Some(failure)) => failure.clone(),

@@ -181,7 +181,8 @@ impl TimedRun<'_> {
     /// The work of a cycle, which has just begun.
     fn cycle(&mut self) -> anyhow::Result<Cycle> {
         let Session { monitor, facts, .. } = &mut *self.session;
-        let (from, before) = (wal_end(monitor)?, written(monitor, facts)?);
+        let from = wal_end(monitor)?;
+        let before = written(monitor, facts)?;
         self.cycle_work()?;
         self.session.publish()?;
         let Session { monitor, facts, .. } = &mut *self.session;

@@ -68,8 +68,9 @@ impl Pooled<'_> {
         let pick = |figure: fn(&Range) -> f64| {
             mean(scored.iter().map(|scored| figure(&scored.prediction))).unwrap_or(f64::NAN)
         };
-        let (middle, lower, upper) =
-            (pick(|item| item.middle), pick(|item| item.lower), pick(|item| item.upper));
+        let middle = pick(|item| item.middle);
+        let lower = pick(|item| item.lower);
+        let upper = pick(|item| item.upper);
         let scored = Scored { prediction: Range { middle, lower, upper }, truth: found.change };
         let is_unsure =
             found.interval.is_none_or(|(lower, upper)| (upper - lower) / 2.0 > scored.tolerance());

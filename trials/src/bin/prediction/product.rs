@@ -84,7 +84,8 @@ fn census(census: &PredictionTrialCensus, age_s: f64, cycle_s: f64) -> DirtyCens
 
 /// The mean over all pages that censuses found changed by hints alone.
 fn image_bytes(run: &Run) -> Option<f64> {
-    let (mut pages, mut bytes) = (0, 0);
+    let mut pages = 0;
+    let mut bytes = 0;
     for census in run.cycles.iter().flat_map(|cycle| &cycle.censuses) {
         pages += census.hint_only;
         bytes += census.hint_only_bytes;

@@ -40,7 +40,8 @@ impl Program {
             value("PGPORT"),
         );
         let file = || tempfile::tempfile().context("make a file for the answer of pgtoll predict");
-        let (output, errors) = (file()?, file()?);
+        let output = file()?;
+        let errors = file()?;
         let child = program(beside("pgtoll")?)
             .args(["--quiet", "predict", "--json", "--dsn", &dsn])
             .args(more)
@@ -68,7 +69,8 @@ impl Program {
             file.read_to_string(&mut text)?;
             Ok(text)
         };
-        let (output, errors) = (read(&mut self.output)?, read(&mut self.errors)?);
+        let output = read(&mut self.output)?;
+        let errors = read(&mut self.errors)?;
         let record = serde_json::from_str(&output);
         checksums_answer(
             &record.with_context(|| format!("read the answer of pgtoll predict: {errors}"))?,

@@ -78,7 +78,8 @@ impl Trial {
             let own = group.runs.iter().filter(|run| run.arm == arm);
             own.map(|run| (run.repetition, *run)).collect()
         };
-        let (off, on) = (by_repetition(Arm::Off), by_repetition(Arm::On));
+        let off = by_repetition(Arm::Off);
+        let on = by_repetition(Arm::On);
         let watched = by_repetition(Arm::Watched);
         let pairs: Vec<(&Run, &Run)> = off
             .iter()

@@ -80,7 +80,8 @@ impl Before {
         logging.extend(settings(QUIET));
         source.configure(guard, &logging)?;
         source.start(guard)?;
-        let (clients, transactions) = (CLIENTS.to_string(), transactions.to_string());
+        let clients = CLIENTS.to_string();
+        let transactions = transactions.to_string();
         let work = ["-n", "-c", &clients, "-j", "2", "-t", &transactions, "-M", protocol, DATABASE];
         let began = Instant::now();
         source.run_client(guard, "pgbench", &work)?;
@@ -92,7 +93,8 @@ impl Before {
         let tables = tables(&source)?;
         source.stop(guard, StopMode::Fast)?;
         source.remove(guard)?;
-        let (csv, stderr) = (logs.join("server.csv"), logs.join("server.log"));
+        let csv = logs.join("server.csv");
+        let stderr = logs.join("server.log");
         let csv_bytes = bytes(&csv)?;
         Ok(Captured { csv, stderr, tables, wall_s, csv_bytes })
     }

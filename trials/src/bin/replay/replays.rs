@@ -128,9 +128,11 @@ fn pgtoll(
     limit: Duration,
 ) -> anyhow::Result<(Output, Counts)> {
     let program = beside("pgtoll")?;
-    let (plan, record) = (copy.directory().join("work.plan"), copy.directory().join("record.json"));
+    let plan = copy.directory().join("work.plan");
+    let record = copy.directory().join("record.json");
     let path = |path: &PathBuf| path.to_string_lossy().into_owned();
-    let (log, plan_path) = (log.to_string_lossy().into_owned(), path(&plan));
+    let log = log.to_string_lossy().into_owned();
+    let plan_path = path(&plan);
     guard.run(&program, &["replay", "plan", &log, "--plan", &plan_path])?;
     let environment = copy.environment();
     let dsn = format!(

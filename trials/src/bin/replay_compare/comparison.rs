@@ -111,9 +111,11 @@ pub(crate) fn trial(
         });
         named.collect::<Vec<_>>()
     };
-    let (slower, faster) = (named(ShapeVerdict::Slower), named(ShapeVerdict::Faster));
+    let slower = named(ShapeVerdict::Slower);
+    let faster = named(ShapeVerdict::Faster);
     let floors: Vec<f64> = record.shapes.iter().filter_map(|shape| shape.floor).collect();
-    let (mut planted, mut found) = (None, None);
+    let mut planted = None;
+    let mut found = None;
     if let Some(part) = planted_statement(plant) {
         let shape = record.shapes.iter().find(|shape| shape.statement.starts_with(part));
         let shape = shape.context("the planted statement was not compared")?;

@@ -59,7 +59,8 @@ impl CompareSite {
         cluster.run_psql(guard, "postgres", &rows_setting(ROWS))?;
         cluster.run_psql(guard, DATABASE, include_str!("setup.sql"))?;
         cluster.stop(guard, StopMode::Fast)?;
-        let (plan, kept) = (records.join("work.plan"), records.join("plant.json"));
+        let plan = records.join("work.plan");
+        let kept = records.join("plant.json");
         if !kept.is_file() {
             let _ = fs::remove_file(&plan);
             capture(guard, &cluster, &plan)?;
@@ -131,7 +132,8 @@ fn calibrate(guard: &mut Guard, cluster: &Cluster) -> anyhow::Result<Plant> {
     copy.start(guard)?;
     let mut connection = copy.connect(DATABASE)?;
     let [few, many] = medians(&mut connection, [ROWS, 2 * ROWS])?;
-    let (rows, added) = (f64::from(ROWS), many / few - 1.0);
+    let rows = f64::from(ROWS);
+    let added = many / few - 1.0;
     let planted = rows * (1.0 + FIFTH / added);
     if !(planted > rows && planted < 2.0 * rows) {
         bail!("twice the rows took {:.2} times as long: nothing can be planted", many / few);

@@ -113,7 +113,8 @@ fn speeds(case: ReplayPaceCase) -> &'static [Option<f64>] {
 /// pgbench's options; at full speed for each protocol, as the less a server does for a statement, the more
 /// its client weighs.
 fn work(arguments: &Arguments, case: ReplayPaceCase) -> Vec<Work> {
-    let (seconds, rate) = (arguments.seconds.to_string(), arguments.rate.to_string());
+    let seconds = arguments.seconds.to_string();
+    let rate = arguments.rate.to_string();
     let at_a_rate = ["-R", &rate, "-T", &seconds];
     let sessions = arguments.sessions.to_string();
     let options: Vec<&str> = match case {

@@ -201,7 +201,8 @@ fn scans(
 ) -> anyhow::Result<SoakOutcome> {
     let mut random = plant::Random(arguments.seed);
     let mut session = cluster.connect(DATABASE)?;
-    let (began, mut outcome) = (Instant::now(), SoakOutcome::default());
+    let began = Instant::now();
+    let mut outcome = SoakOutcome::default();
     while !is_over.load(Ordering::Relaxed) {
         interrupt.check()?;
         if outcome.scans % CRASHED_EACH == CRASHED_EACH - 1 {

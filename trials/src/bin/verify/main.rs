@@ -82,7 +82,9 @@ fn measure(
 ) -> anyhow::Result<Vec<BenchOutcome>> {
     say(&format!("filling a cluster of {}", installation.version));
     let cluster = make::cluster(installation, bench.arguments.size, guard)?;
-    let (major, bytes, files) = (cluster.major, cluster.bytes, cluster.files.len());
+    let major = cluster.major;
+    let bytes = cluster.bytes;
+    let files = cluster.files.len();
     print(&table::cluster(major, bytes, files));
     let subject = BenchSubject { major: Some(major), ..BenchSubject::default() };
     let files = files as u64;

@@ -99,7 +99,8 @@ fn measure(
     let name = make::name(kind);
     say(&format!("making WAL: {name}"));
     let wal = make::wal(kind, bench.arguments.size, installation, guard)?;
-    let (total, theirs) = (programs.our_total(&wal)?, programs.their_total(&wal)?);
+    let total = programs.our_total(&wal)?;
+    let theirs = programs.their_total(&wal)?;
     if total != theirs {
         bail!("{name}: pgtoll counts {total:?}, pg_waldump {theirs:?}");
     }

@@ -91,7 +91,8 @@ impl Programs {
             let other = self.before.as_ref().filter(|_| arm == Arm::Before);
             return Ok(sums(other.unwrap_or(&self.sums), arm, &wal.files));
         }
-        let (first, last) = (wal.files.first(), wal.files.last());
+        let first = wal.files.first();
+        let last = wal.files.last();
         let (first, last) = first.zip(last).context("there is no WAL")?;
         let mut command = program(&self.waldump);
         command.args(arm.options()).arg("--path").arg(first.parent().unwrap_or(Path::new("")));

@@ -55,7 +55,8 @@ pub(crate) fn outcomes(
 /// The mean with its interval by Student's t.
 #[expect(clippy::cast_precision_loss, reason = "slices are few")]
 fn of_mean(values: &[f64]) -> Option<BenchEstimate> {
-    let (middle, count) = (mean(values)?, values.len() as f64);
+    let middle = mean(values)?;
+    let count = values.len() as f64;
     let half = t_quantile(0.95, count - 1.0) * sample_sd(values)? / count.sqrt();
     Some(BenchEstimate { ratio: middle, lower: middle - half, upper: middle + half })
 }

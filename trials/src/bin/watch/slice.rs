@@ -82,7 +82,8 @@ impl Site {
         self.monitor.execute("CHECKPOINT")?;
         drop(self.crowd.take_latencies());
         let plan = WatchPlan { time, gentle: arm == Arm::Gentle, ..WatchPlan::default() };
-        let (crowd, dsn) = (&mut self.crowd, &self.dsn);
+        let crowd = &mut self.crowd;
+        let dsn = &self.dsn;
         let (tally, watched) = std::thread::scope(|scope| {
             let watching = (arm != Arm::Alone)
                 .then(|| scope.spawn(|| watch(dsn, &plan, &Interrupt::new(), &mut |_| {})));
@@ -92,7 +93,8 @@ impl Site {
             });
             (tally, watched)
         });
-        let (tally, watched) = (tally?, watched.transpose()?.map(|(_, watched)| watched));
+        let tally = tally?;
+        let watched = watched.transpose()?.map(|(_, watched)| watched);
         if let Some(ended) = watched.as_ref().and_then(|watched| watched.ended.as_ref()) {
             bail!("watching ended early: {ended}");
         }

@@ -14,7 +14,8 @@ use crate::guard::protocol::Reply;
 /// From here on the guard has no more rights than the servers.
 pub(super) fn change_to(user: &ServerUser) -> io::Result<()> {
     if user.changed {
-        let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
+        let uid = Uid::from_raw(user.uid);
+        let gid = Gid::from_raw(user.gid);
         setgroups(&[gid])?;
         setresgid(gid, gid, gid)?;
         setresuid(uid, uid, uid)?;

@@ -120,7 +120,8 @@ impl Confined {
     }
 
     fn restrict_files(&self) -> Result<(), RulesetError> {
-        let (all, read) = (AccessFs::from_all(FILES), AccessFs::from_read(FILES));
+        let all = AccessFs::from_all(FILES);
+        let read = AccessFs::from_read(FILES);
         let libraries = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
         let libraries: Vec<PathBuf> =
             std::env::split_paths(&libraries).filter(|path| path.is_absolute()).collect();

@@ -484,7 +484,8 @@ impl GuardProcess {
         if let (Some(name), Some(ended)) =
             (&server, ended.as_ref().filter(|ended| ended.is_launched))
         {
-            let (status, log_tail) = (in_words(status), self.log_tail(ended));
+            let status = in_words(status);
+            let log_tail = self.log_tail(ended);
             self.ended_servers.insert(name.clone(), Reply::Ended { status, usage, log_tail });
         }
         let reply = match self.pending.take() {

@@ -71,7 +71,8 @@ impl RepmgrTopology {
         let primary = StartedPrimary::start(context, &mut guard, fault)?;
         write_notification(&mut guard)?;
         let [of_first, of_second] = NODES.map(|name| settings(&guard, name, detector));
-        let (is_cut, has_third) = (is_cut(fault), context.plan.third_node);
+        let is_cut = is_cut(fault);
+        let has_third = context.plan.third_node;
         let directory = link_directory(&guard);
         let server = &primary.cluster;
         let link = (is_cut || has_third).then(|| open_link(&mut guard, &directory, server));
@@ -83,7 +84,8 @@ impl RepmgrTopology {
         // repmgrd beside it does not need the link.
         let first = repmgr.node(&mut guard, server, &of_first)?;
         let pair = primary.with_standby(context, &mut guard, link)?;
-        let (primary, standby) = (&pair.primary, &pair.standby);
+        let primary = &pair.primary;
+        let standby = &pair.standby;
         let second = repmgr.node(&mut guard, standby, &of_second)?;
         wait_for_streaming(primary, standby, context.interrupt)?;
         second.run(&mut guard, &["standby", "register", "--upstream-node-id=1"])?;
@@ -200,7 +202,8 @@ fn start_poolers(
 fn way_by(poolers: &[RunningPgbouncer]) -> Result<Dsn, FailoverError> {
     let hosts: Vec<String> =
         poolers.iter().map(|pooler| pooler.directory().display().to_string()).collect();
-    let (hosts, port) = (hosts.join(","), Pgbouncer::PORT);
+    let hosts = hosts.join(",");
+    let port = Pgbouncer::PORT;
     Ok(format!("host='{hosts}' port={port} user=postgres dbname={DATABASE}").parse()?)
 }
 

@@ -22,7 +22,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 impl Supervisor {
     /// Of daemons that were started.
     pub(super) fn begin(guard: &Arc<Mutex<Guard>>, nodes: &[RepmgrNode]) -> Self {
-        let (guard, nodes) = (guard.clone(), nodes.to_vec());
+        let guard = guard.clone();
+        let nodes = nodes.to_vec();
         let abandoned = Abandoned::default();
         let (stop, stopped) = channel();
         let seen = abandoned.clone();

@@ -100,7 +100,8 @@ impl JournalEntry {
         if !is_sealed(bytes) {
             return None;
         }
-        let (sequence, at_ns) = (number(bytes, 8), number(bytes, 16));
+        let sequence = number(bytes, 8);
+        let at_ns = number(bytes, 16);
         match bytes[0] {
             BEGUN => Some(Self::Begun { sequence, at_ns, due_ns: number(bytes, 24) }),
             ENDED => {

@@ -305,7 +305,8 @@ impl Follower {
     }
 
     fn bind(&mut self, mut fields: Fields<'_>) -> Result<Awaited, Malformed> {
-        let (portal, name) = (fields.text()?, fields.text()?);
+        let portal = fields.text()?;
+        let name = fields.text()?;
         let mut formats = Vec::new();
         for _ in 0..fields.count()? {
             formats.push(fields.int16()?);
@@ -602,7 +603,8 @@ impl Follower {
 
     fn push_step(&mut self, executions: Vec<Execution>) {
         let (Some(first), Some(last)) = (executions.first(), executions.last()) else { return };
-        let (sent, begin) = (first.sent, first.begin);
+        let sent = first.sent;
+        let begin = first.begin;
         let since = sent.at_us.max(begin.at_us);
         let failed = executions.iter().find_map(|execution| execution.failed.clone());
         let counts: Vec<u64> = executions.iter().filter_map(|execution| execution.rows).collect();

@@ -283,13 +283,16 @@ fn drawing(
     positions: Option<&WalStatisticsRecord>,
     width: Width,
 ) -> Drawing {
-    let (left, right) = (66.0, width.units() - 6.0);
+    let left = 66.0;
+    let right = width.units() - 6.0;
     let high = if width.is_narrow() { 180.0 } else { 240.0 };
-    let (mut top, mut bottom) = (12.0, 0.0);
+    let mut top = 12.0;
+    let mut bottom = 0.0;
     let mut drawn = Vec::new();
     for frame in frames {
         bottom = top + high;
-        let (x, y) = (frame.x.between(left, right), frame.y.between(bottom, top));
+        let x = frame.x.between(left, right);
+        let y = frame.y.between(bottom, top);
         let frame = Frame { x, y, ..frame };
         drawn.push(html! {
             (frame.axes())
@@ -352,6 +355,7 @@ fn time(microseconds: f64, form: &str) -> String {
 
 /// Which days the axis is of.
 fn days(from: f64, to: f64) -> String {
-    let (first, last) = (time(from, DAY), time(to, DAY));
+    let first = time(from, DAY);
+    let last = time(to, DAY);
     if first == last { format!("UTC, {first}") } else { format!("UTC, {first} to {last}") }
 }

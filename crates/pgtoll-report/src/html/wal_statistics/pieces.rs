@@ -51,7 +51,8 @@ impl WalSeries {
     ) -> Option<Self> {
         let mut stretches: Vec<Stretch> = Vec::new();
         let mut last: Option<f64> = None;
-        let (mut waiting, mut before) = (OfKinds::default(), 0.0);
+        let mut waiting = OfKinds::default();
+        let mut before = 0.0;
         for (end, piece) in pieces {
             let bytes = of_piece(piece);
             let Some(from) = last.or(begin.filter(|_| end.is_some())) else {
@@ -91,7 +92,8 @@ impl WalSeries {
         }
         for stretch in &self.stretches {
             let bin_of = |at: f64| (((at - begin) / wide) as usize).min(count - 1);
-            let (first, last) = (bin_of(stretch.from), bin_of(stretch.to));
+            let first = bin_of(stretch.from);
+            let last = bin_of(stretch.to);
             for (bin, index) in bins[first..=last].iter_mut().zip(first..) {
                 // At its own ends a stretch goes by those, so that rounding loses nothing of it.
                 let edge = |index: usize| begin + wide * index as f64;

@@ -233,7 +233,8 @@ const BAR: f64 = 120.0;
 
 /// Its name on one line, what it is on the next.
 fn name_of(statistics: &WalStatisticsRecord, relation: &WalOfRelation) -> Markup {
-    let (name, what) = (qualified(relation), what(statistics, relation));
+    let name = qualified(relation);
+    let what = what(statistics, relation);
     html! {
         // A long name is broken between its parts rather than anywhere.
         @for part in name.split_inclusive(['.', '_']) { (part) wbr; }

@@ -428,8 +428,10 @@ fn assert_within(page: &str) {
                 let (_, value) = element.split_once(&format!(" {name}=\""))?;
                 value.split('"').next()?.parse().ok()
             };
-            let (x, y) = (value("x").unwrap_or(0.0), value("y").unwrap_or(0.0));
-            let (width, height) = (value("width").unwrap_or(0.0), value("height").unwrap_or(0.0));
+            let x = value("x").unwrap_or(0.0);
+            let y = value("y").unwrap_or(0.0);
+            let width = value("width").unwrap_or(0.0);
+            let height = value("height").unwrap_or(0.0);
             let mut points = vec![(x, y), (x + width, y + height)];
             if let Some((_, path)) = element.split_once(" d=\"") {
                 points.extend(points_of(path.split('"').next().unwrap()));

@@ -38,7 +38,8 @@ pub(crate) fn run(
         host,
         interrupt: &ground.interrupt,
     };
-    let (mut file, mut parts) = (RecordFile::new(arguments.record.as_deref()), 0);
+    let mut file = RecordFile::new(arguments.record.as_deref());
+    let mut parts = 0;
     let record = balance(&plan(arguments), site, &again::provenance(), &mut |record, part| {
         file.write(record);
         parts += 1;

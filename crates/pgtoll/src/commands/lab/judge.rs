@@ -25,7 +25,8 @@ pub(crate) fn run(arguments: &LabJudgeArguments, printer: &mut Printer) -> anyho
     let record = match &arguments.from {
         Some(directory) => {
             interrupt.catch_signals().context("catch signals")?;
-            let (limit, history) = (arguments.heal.0, arguments.history.as_deref());
+            let limit = arguments.heal.0;
+            let history = arguments.history.as_deref();
             let provenance = again::provenance();
             conclude(&arguments.dsn, directory, limit, history, provenance, &interrupt)?
         }

@@ -47,7 +47,8 @@ fn survey(interrupt: &Interrupt) -> anyhow::Result<EngineSurvey> {
 /// What is there, a line each.
 fn show(survey: &EngineSurvey, interrupt: &Interrupt, printer: &mut Printer) -> anyhow::Result<()> {
     if let Some(server) = &survey.installation {
-        let (version, bin) = (&server.version, server.bin.display());
+        let version = &server.version;
+        let bin = server.bin.display();
         printer.data(&format!("PostgreSQL {version} ({bin})\n"));
     }
     let options = GuardOptions::of_this_program(PathBuf::from("/var/tmp"), ServerUser::choose()?);

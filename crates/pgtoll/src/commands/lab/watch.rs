@@ -104,7 +104,8 @@ fn words(record: &WatchRecord) -> String {
     let mut lines = Vec::new();
     let failures = record.failures;
     if failures == 0 && record.pages.is_empty() {
-        let (looks, missed) = (record.looks, record.missed);
+        let looks = record.looks;
+        let missed = record.missed;
         lines.push(format!("no page was refused; looks: {looks}, without an answer: {missed}"));
     } else if record.pages.is_empty() {
         lines.push(format!("checksum failures: {failures}; the pages are unknown"));

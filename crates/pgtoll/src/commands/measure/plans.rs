@@ -31,8 +31,8 @@ pub(super) fn list(arguments: &MeasureArguments) -> anyhow::Result<ExperimentLis
 pub(super) fn checked(asked: &[PlannedExperiment]) -> PlanRecord {
     let mut record = record(asked);
     for (item, run) in asked.iter().zip(&mut record.experiments) {
-        let (arms, workloads) =
-            (item.plan.experiment.arms.len(), item.plan.experiment.workloads.len());
+        let arms = item.plan.experiment.arms.len();
+        let workloads = item.plan.experiment.workloads.len();
         let plural = if workloads == 1 { "" } else { "s" };
         let first =
             format!("{}: {arms} arms, {workloads} workload{plural}: nothing is wrong", item.name);

@@ -164,7 +164,8 @@ fn show(overview: &Overview, output: &Path, format: Format, printer: &mut Printe
         .map(|experiment| experiment.name.as_str())
         .collect();
     if !open.is_empty() {
-        let (count, all) = (open.len(), overview.experiments.len());
+        let count = open.len();
+        let all = overview.experiments.len();
         printer.warn(&format!("pgtoll: {count} of {all} not completed: {}", open.join(", ")));
     }
     printer.say(&format!("records: {}", output.display()));

@@ -107,7 +107,8 @@ impl FoundDamage {
 
     fn of_record(record: &VerificationRecord) -> Self {
         let mut blocks = Vec::new();
-        let (mut listed, mut contradictions) = (0, 0);
+        let mut listed = 0;
+        let mut contradictions = 0;
         for relation in &record.relations {
             let fork = RelationFork {
                 relation: RelFileLocator {

@@ -59,7 +59,8 @@ impl Target {
             return Ok(Self { data, names, running: None });
         };
         let Some(dsn) = attached.server().cloned() else {
-            let (path, why) = (data.path.display(), attached.unasked().unwrap_or_default());
+            let path = data.path.display();
+            let why = attached.unasked().unwrap_or_default();
             let message = format!("a server runs on {path}, and could not be asked: {why}");
             let hint =
                 "name a connection of a superuser with --dsn, or stop the server in good order";
@@ -156,7 +157,8 @@ fn write(
     plan.record.undo_file = Some(undo_path.display().to_string());
     plan.record.outcome = RepairOutcome::Begun;
     ledger.add(&plan.record)?;
-    let (mut written, mut is_checked) = (Vec::new(), false);
+    let mut written = Vec::new();
+    let mut is_checked = false;
     let mut step = |step| match step {
         RepairStep::Checked => {
             is_checked = true;
@@ -185,7 +187,8 @@ fn write(
         let error = anyhow::Error::new(error);
         let undo = undo_path.display();
         if is_checked {
-            let (done, all) = (written.len(), plan.pages.len());
+            let done = written.len();
+            let all = plan.pages.len();
             error.context(format!(
                 "{done} of {all} pages were written; --undo {undo} takes them back"
             ))
@@ -218,7 +221,8 @@ fn journals(
     let named = |path: &Option<PathBuf>| {
         path.as_ref().map(std::path::absolute).transpose().context("find the current directory")
     };
-    let (undo_file, ledger_file) = (named(&arguments.undo_file)?, named(&arguments.ledger)?);
+    let undo_file = named(&arguments.undo_file)?;
+    let ledger_file = named(&arguments.ledger)?;
     let ledger = ledger_file.as_deref().map(Ledger::open).transpose()?;
     if let Some(path) = &undo_file {
         save(path)?;

@@ -32,7 +32,8 @@ pub(super) fn run(
     check(&workload.header)?;
     let interrupt = Interrupt::new();
     interrupt.catch_signals().context("catch signals")?;
-    let (work_dir, user) = (absolute(&arguments.work_dir)?, ServerUser::choose()?);
+    let work_dir = absolute(&arguments.work_dir)?;
+    let user = ServerUser::choose()?;
     let sources = sources(arguments, &mut plan, &interrupt, printer)?;
     tell_leftovers(&work_dir, &user, printer);
     printer.say(&introduction(&plan, &sources));
@@ -91,7 +92,8 @@ fn sources(
 fn directories(arguments: &ReplayCompareArguments) -> anyhow::Result<Vec<&Path>> {
     let pick = |wanted: Option<&str>| {
         let mut found = arguments.data.iter().filter(|(arm, _)| arm.as_deref() == wanted);
-        let (first, more) = (found.next(), found.next());
+        let first = found.next();
+        let more = found.next();
         if more.is_some() {
             let whose =
                 wanted.map_or("for all arms".to_owned(), |arm| format!("for arm \"{arm}\""));

@@ -92,7 +92,8 @@ fn capture(
              unencrypted"
         ));
     }
-    let (mut is_begun, mut is_told) = (false, false);
+    let mut is_begun = false;
+    let mut is_told = false;
     let mut watch = |progress: CaptureProgress<'_>| {
         if !is_begun {
             is_begun = true;

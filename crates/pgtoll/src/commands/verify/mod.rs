@@ -101,7 +101,8 @@ fn only(names: &Names, patterns: &[String]) -> anyhow::Result<HashSet<RelFileLoc
 
 /// Where the WAL of a backup may be: paths, which are one place, and URLs.
 fn wal_places(wal: &[PathBuf], interrupt: &Interrupt) -> anyhow::Result<Vec<WalPlace>> {
-    let (mut paths, mut places) = (Vec::new(), Vec::new());
+    let mut paths = Vec::new();
+    let mut places = Vec::new();
     for path in wal {
         match url(path) {
             Some(url) => places.push(pgtoll_fleet::stored_wal(&url?, interrupt)?),

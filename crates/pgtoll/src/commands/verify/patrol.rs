@@ -130,7 +130,8 @@ impl Shown<'_> {
         if self.is_in_time.replace(rate.is_none()) != Some(rate.is_none()) {
             self.announce(record, rate);
         }
-        let (read, all) = (record.round.read.bytes, record.source.bytes);
+        let read = record.round.read.bytes;
+        let all = record.source.bytes;
         let text = format!("round {}: {} of {}", record.round.number, size(read), size(all));
         self.printer.progress(&text, read, all);
         if self.written.is_none_or(|written| written.elapsed() >= WRITE_EVERY) {

@@ -147,7 +147,8 @@ fn inside(data: &Path, path: &Path) -> PathBuf {
         return path.to_owned();
     }
     let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let (real_data, real_path) = (real(data), real(path));
+    let real_data = real(data);
+    let real_path = real(path);
     real_path.strip_prefix(real_data).map_or(real_path.clone(), |rest| data.join(rest))
 }
 

@@ -43,7 +43,8 @@ pub(super) fn files<T>(
 ) -> anyhow::Result<FilesRead<T>> {
     let mut once = || {
         let archive = Archive::new(segments(paths, interrupt)?, arguments.timeline)?;
-        let (notes, files) = (archive.notes(), archive.segments);
+        let notes = archive.notes();
+        let files = archive.segments;
         let range = locate_range(&files, &WalRange { from: arguments.from, to: arguments.to })?;
         let all = files.len() as u64;
         let (summary, end) = scan(&files, &range, &mut |done| {
@@ -96,7 +97,8 @@ pub(super) fn stream_watch<'a>(
         let done = at.bytes_since(first).unwrap_or(0);
         match (time, until.and_then(|until| until.bytes_since(first))) {
             (Some(time), _) => {
-                let (passed, all) = (began.elapsed().as_secs(), time.as_secs());
+                let passed = began.elapsed().as_secs();
+                let all = time.as_secs();
                 printer.progress(&format!("stream, at {at}"), passed.min(all), all);
             }
             (None, Some(all)) => printer.progress(&format!("stream, at {at}"), done, all),

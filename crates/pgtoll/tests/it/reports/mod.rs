@@ -264,7 +264,8 @@ fn thresholds_decide_the_exit_status() {
             &line(everywhere, "writes: +8.2 % [-15.1, +37.9]: not resolved"),
         ],
     );
-    let (kept, not_resolved) = ("misses/checksums.tps < -90%", "misses/checksums.cpu_per_tx > 10%");
+    let kept = "misses/checksums.tps < -90%";
+    let not_resolved = "misses/checksums.cpu_per_tx > 10%";
     let ran = run(pgtoll()
         .args(["--quiet", "report", "--fail-if", kept, "--fail-if", not_resolved])
         .arg(small()));

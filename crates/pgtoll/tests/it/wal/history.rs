@@ -50,7 +50,8 @@ fn start(cluster: &Cluster, server: &Installation, guard: &mut Guard) {
     cluster.configure(guard, &settings.into()).unwrap();
     cluster.start(guard).unwrap();
     cluster.run_client(guard, "pgbench", &["-i", "-q", "postgres"]).unwrap();
-    let (pgbench, load) = (server.bin.join("pgbench"), ["-n", "-c", "3", "-T", "600", "postgres"]);
+    let pgbench = server.bin.join("pgbench");
+    let load = ["-n", "-c", "3", "-T", "600", "postgres"];
     guard.spawn("load", &pgbench, &load, &cluster.environment()).unwrap();
 }
 

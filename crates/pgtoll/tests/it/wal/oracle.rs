@@ -295,7 +295,8 @@ impl Dump {
     fn check_pieces(&self, summary: &WalSummary<Contents>, causes: &[Vec<ImageCause>], name: &str) {
         let ends =
             summary.collected.pieces.iter().skip(1).map(|piece| piece.from).chain([Lsn(u64::MAX)]);
-        let (mut total, mut from) = ([0; 3], Lsn(0));
+        let mut total = [0; 3];
+        let mut from = Lsn(0);
         for (piece, end) in summary.collected.pieces.iter().zip(ends) {
             assert!(piece.from > from, "{name}");
             from = piece.from;

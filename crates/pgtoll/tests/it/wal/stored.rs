@@ -46,7 +46,8 @@ fn contents(mut record: Value) -> Value {
 
 #[test]
 fn wal_in_a_store_is_what_it_is_in_a_directory() {
-    let (scratch, store) = (Scratch::new(), ObjectServer::start());
+    let scratch = Scratch::new();
+    let store = ObjectServer::start();
     let mut guard = scratch.guard();
     for server in servers() {
         let name = format!("pg{}", server.version.major());
@@ -59,7 +60,8 @@ fn wal_in_a_store_is_what_it_is_in_a_directory() {
         }
         cluster.stop(&mut guard, pgtoll_cluster::StopMode::Fast).unwrap();
         let directory = archive(&scratch, &store, &cluster.data().join("pg_wal"), &name);
-        let (local, url) = (directory.to_string_lossy(), format!("s3://archive/{name}"));
+        let local = directory.to_string_lossy();
+        let url = format!("s3://archive/{name}");
         for words in [&["stats"][..], &["whatif", "--max-wal-size", "64MB,1GB"]] {
             let command = |place: &str| {
                 let mut all = vec!["wal", words[0], place, "--json"];
@@ -77,7 +79,8 @@ fn wal_in_a_store_is_what_it_is_in_a_directory() {
 
 #[test]
 fn what_a_store_does_not_give_is_told_and_the_rest_is_shown() {
-    let (scratch, store) = (Scratch::new(), ObjectServer::start());
+    let scratch = Scratch::new();
+    let store = ObjectServer::start();
     let mut guard = scratch.guard();
     let server = crate::support::server();
     let cluster =
