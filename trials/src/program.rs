@@ -75,11 +75,12 @@ pub fn measured(
     command.arg(MEASURE).arg(path).args(arguments);
     command.envs(variables.iter().map(|(name, value)| (name, value)));
     let output = command.output().with_context(|| format!("run {command:?}"))?;
-    let told = String::from_utf8_lossy(&output.stderr);
+    let message = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        bail!("{}: {told}", path.display());
+        bail!("{}: {message}", path.display());
     }
-    let ChildUsage { usage, peak_kb } = serde_json::from_str(&told).context("read what it took")?;
+    let ChildUsage { usage, peak_kb } =
+        serde_json::from_str(&message).context("read what it took")?;
     Ok(Measured { usage, peak_kb, stdout: output.stdout })
 }
 

@@ -11,8 +11,8 @@ use crate::program::{MEASURE, measure};
 pub fn run(name: &str, trial: impl FnOnce() -> anyhow::Result<bool>) -> ExitCode {
     let outcome = match std::env::args().nth(1).as_deref() {
         Some("__guard") => pgtoll_cluster::guard_main().map_err(Into::into).map(|()| true),
-        Some(MEASURE) => measure(std::env::args_os().skip(2)).map(|told| {
-            say(&told);
+        Some(MEASURE) => measure(std::env::args_os().skip(2)).map(|message| {
+            say(&message);
             true
         }),
         _ => trial(),

@@ -17,8 +17,8 @@ fn thirty_drills_find_all_and_repair_nothing_wrong() {
         command.args(["--seed", seed, "--drills", drills, "--state", state, "--postgres", major]);
         let output =
             command.arg("--work-dir").arg(&work_dir).stdin(Stdio::null()).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        let message = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{message}{}", String::from_utf8_lossy(&output.stderr));
     };
     // Among them a range map of BRIN, which redo cannot make alone.
     run("1062", "1", "stopped");

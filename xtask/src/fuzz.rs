@@ -92,13 +92,13 @@ fn run_together(names: &[&String], seconds: u32, programs: &std::path::Path) -> 
         if !status.success() {
             bail!("{name}: {status}\n{text}");
         }
-        say(&format!("xtask: {name}: {}", told(&text).context("read the fuzzer's log")?));
+        say(&format!("xtask: {name}: {}", finding_line(&text).context("read the fuzzer's log")?));
     }
     Ok(())
 }
 
 /// How often it ran, and how much memory it took.
-fn told(log: &str) -> Option<String> {
+fn finding_line(log: &str) -> Option<String> {
     let pick = |name: &str| {
         let line = log.lines().find_map(|line| line.strip_prefix(name))?;
         line.trim().parse::<u64>().ok()

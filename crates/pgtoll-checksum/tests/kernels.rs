@@ -99,8 +99,8 @@ fn every_count_of_pages_of_every_size_at_every_address() {
                 let pages = &bytes[offset..][..count * page_bytes];
                 let defined = defined(pages, page_bytes, 5);
                 for kernel in available() {
-                    let what = format!("{}: {count} of {page_bytes} at {offset}", kernel.name());
-                    assert_eq!(computed(kernel, pages, page_bytes, 5), defined, "{what}");
+                    let label = format!("{}: {count} of {page_bytes} at {offset}", kernel.name());
+                    assert_eq!(computed(kernel, pages, page_bytes, 5), defined, "{label}");
                 }
             }
         }

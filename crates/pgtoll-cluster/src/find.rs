@@ -52,8 +52,8 @@ const PLACES: [&str; 4] =
 
 impl Installation {
     /// [`Finder::find`] of this program.
-    pub fn find(asked: Option<&str>) -> Result<Option<Self>, ClusterError> {
-        Finder::of_this_program(&Interrupt::new()).find(asked)
+    pub fn find(requested: Option<&str>) -> Result<Option<Self>, ClusterError> {
+        Finder::of_this_program(&Interrupt::new()).find(requested)
     }
 
     fn supported(self) -> Result<Self, ClusterError> {
@@ -182,13 +182,13 @@ impl Finder {
     /// The server to use: the one that was asked for (a directory or a major version), else the
     /// newest installed, else the newest embedded one; `None` when there is none
     /// and pgtoll would have to fetch one ([`ServerPackage::newest`]).
-    pub fn find(&self, asked: Option<&str>) -> Result<Option<Installation>, ClusterError> {
-        let Some(asked) = asked else {
+    pub fn find(&self, wanted: Option<&str>) -> Result<Option<Installation>, ClusterError> {
+        let Some(requested) = wanted else {
             return self.installed()?.into_default_installation();
         };
-        match asked.parse::<u32>() {
+        match requested.parse::<u32>() {
             Ok(major) => self.of_major(major).map(Some),
-            Err(_) => self.in_directory(Path::new(asked)).map(Some),
+            Err(_) => self.in_directory(Path::new(requested)).map(Some),
         }
     }
 

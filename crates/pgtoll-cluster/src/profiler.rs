@@ -116,7 +116,7 @@ impl Profiler {
         match guard.signal(&self.name, ProgramSignal::Interrupt) {
             // It ends by itself when all of its processes have ended.
             Err(ClusterError::Guard { .. }) => {}
-            told => told?,
+            message => message?,
         }
         let recorded = guard.reap(&self.name, PATIENCE)?;
         let reported = self.report(guard)?;

@@ -158,7 +158,7 @@ impl CopiedWal {
             Ok((summary, end)) => {
                 self.from = summary.from;
                 self.to = summary.to;
-                self.ended = (!end.is_whole()).then(|| self.in_own_words(&words(&end)));
+                self.ended = (!end.is_whole()).then(|| self.in_own_words(&describe(&end)));
                 self.backup_end = summary.collected.backup_end;
                 self.made = summary.collected.made;
             }
@@ -242,7 +242,7 @@ fn foreign(copy: &Path, file: &SegmentFile, control: &ControlFile) -> Option<Str
     })
 }
 
-fn words(end: &End) -> String {
+fn describe(end: &End) -> String {
     end.to_string()
 }
 

@@ -86,8 +86,8 @@ impl DrillPlan {
             return Ok(VerifiedBackup { files: Err(why), seconds: 0.0 });
         }
         let begin = Instant::now();
-        let what = "verify the backup";
-        watch(DrillStep::Stage(what));
+        let label = "verify the backup";
+        watch(DrillStep::Stage(label));
         let path = match self.source.form {
             SourceForm::Directory => self.source.path.clone(),
             SourceForm::Tars(_) | SourceForm::Repository(_) | SourceForm::Chain(_) => {
@@ -96,7 +96,7 @@ impl DrillPlan {
         };
         let checks = self.checks(provenance, interrupt);
         let verified = checks.verify(&path, &mut |now| {
-            watch(DrillStep::Bytes { what, done: now.bytes, all: now.all_bytes });
+            watch(DrillStep::Bytes { what: label, done: now.bytes, all: now.all_bytes });
         });
         let mut record = match verified {
             // Tars may hold a data directory that is none.

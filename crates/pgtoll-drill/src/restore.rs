@@ -93,8 +93,8 @@ impl Restore<'_> {
         let begin = Instant::now();
         let watch = &mut *self.watch;
         let mut show = |segment: &str| {
-            let what = format!("recover: segment {segment}");
-            watch(DrillStep::Bytes { what: &what, done: 0, all: 0 });
+            let label = format!("recover: segment {segment}");
+            watch(DrillStep::Bytes { what: &label, done: 0, all: 0 });
         };
         let end = start(cluster, self.guard, patience, self.interrupt, &mut show)?;
         let start_seconds = begin.elapsed().as_secs_f64();
@@ -129,11 +129,11 @@ impl Restore<'_> {
         let directory = self.cluster.directory();
         match plan.source.form {
             SourceForm::Directory => {
-                let what = "copy";
-                (self.watch)(DrillStep::Stage(what));
+                let label = "copy";
+                (self.watch)(DrillStep::Stage(label));
                 let watch = &mut *self.watch;
                 plan.layout.copy(directory, writer, self.interrupt, &mut |done| {
-                    watch(DrillStep::Bytes { what, done, all: plan.layout.bytes });
+                    watch(DrillStep::Bytes { what: label, done, all: plan.layout.bytes });
                 })?;
                 Ok(Vec::new())
             }
@@ -233,12 +233,12 @@ impl Restore<'_> {
     }
 
     fn verify(&mut self, cluster: &Cluster) -> Result<VerificationRecord, DrillError> {
-        let what = "verify the restored cluster";
-        (self.watch)(DrillStep::Stage(what));
+        let label = "verify the restored cluster";
+        (self.watch)(DrillStep::Stage(label));
         let checks = self.plan.checks(self.provenance, self.interrupt);
         let watch = &mut *self.watch;
         checks.verify(&cluster.data(), &mut |now| {
-            watch(DrillStep::Bytes { what, done: now.bytes, all: now.all_bytes });
+            watch(DrillStep::Bytes { what: label, done: now.bytes, all: now.all_bytes });
         })
     }
 }

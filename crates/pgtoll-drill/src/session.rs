@@ -99,7 +99,7 @@ impl Session<'_> {
 impl Failure {
     fn from_error(error: &Error) -> Self {
         let sqlstate = error.sqlstate().map(str::to_owned);
-        let words = words(error);
+        let words = describe(error);
         let is_damage = !is_of_this_machine(&words, sqlstate.as_deref());
         Self { words, sqlstate, is_damage }
     }
@@ -109,7 +109,7 @@ impl Failure {
     }
 }
 
-fn words(error: &Error) -> String {
+fn describe(error: &Error) -> String {
     match error {
         Error::Server(response) => match &response.detail {
             Some(detail) => format!("{}: {detail}", response.message),

@@ -298,11 +298,13 @@ fn survey(
         );
         (search.watch)(DrillStep::Sentence(&sentence));
     }
-    let what = "look through the tars";
-    (search.watch)(DrillStep::Stage(what));
+    let label = "look through the tars";
+    (search.watch)(DrillStep::Stage(label));
     let limits = SurveyLimits { free_bytes, work_dir, interrupt: search.interrupt };
     let watch = &mut *search.watch;
-    TarSurvey::read(files, limits, &mut |done, all| watch(DrillStep::Bytes { what, done, all }))
+    TarSurvey::read(files, limits, &mut |done, all| {
+        watch(DrillStep::Bytes { what: label, done, all })
+    })
 }
 
 fn manifest_stop(

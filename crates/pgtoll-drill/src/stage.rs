@@ -59,11 +59,11 @@ impl<'a> Stage<'a> {
             }
             SourceForm::Repository(survey) => {
                 let begin = Instant::now();
-                let what = "unpack";
-                (self.watch)(DrillStep::Stage(what));
+                let label = "unpack";
+                (self.watch)(DrillStep::Stage(label));
                 let target = self.target(directory);
                 let watch = &mut *self.watch;
-                let mut progress = |done, all| watch(DrillStep::Bytes { what, done, all });
+                let mut progress = |done, all| watch(DrillStep::Bytes { what: label, done, all });
                 staged.findings = survey.unpack(target, &mut progress)?;
                 staged.seconds = begin.elapsed().as_secs_f64();
             }
@@ -76,12 +76,12 @@ impl<'a> Stage<'a> {
         &mut self,
         survey: &TarSurvey,
         directory: &Path,
-        what: &str,
+        label: &str,
     ) -> Result<(), DrillError> {
-        (self.watch)(DrillStep::Stage(what));
+        (self.watch)(DrillStep::Stage(label));
         let target = self.target(directory);
         let watch = &mut *self.watch;
-        survey.unpack(target, &mut |done, all| watch(DrillStep::Bytes { what, done, all }))
+        survey.unpack(target, &mut |done, all| watch(DrillStep::Bytes { what: label, done, all }))
     }
 
     /// Tars of its members are unpacked into a directory that is removed when they are combined.
@@ -151,12 +151,12 @@ impl<'a> Stage<'a> {
         if member.control.is_err() {
             return Ok(None);
         }
-        let what = format!("verify {}", member.path.display());
-        (self.watch)(DrillStep::Stage(&what));
+        let label = format!("verify {}", member.path.display());
+        (self.watch)(DrillStep::Stage(&label));
         let checks = self.plan.checks_with(&member.wal, self.provenance, self.interrupt);
         let watch = &mut *self.watch;
         let mut record = checks.verify(path, &mut |now| {
-            watch(DrillStep::Bytes { what: &what, done: now.bytes, all: now.all_bytes });
+            watch(DrillStep::Bytes { what: &label, done: now.bytes, all: now.all_bytes });
         })?;
         record.source.path = member.path.display().to_string();
         Ok(Some(record))

@@ -16,16 +16,16 @@ pub(crate) fn answers(header: &Header, answer: Option<&RunAnswer>) -> Vec<String
 }
 
 fn sentence(header: &Header, workload: &Workload, lines: &[&AnswerLine]) -> String {
-    let said = |line: &&&AnswerLine| {
+    let output = |line: &&&AnswerLine| {
         let cause = line.cause.as_ref().map(|cause| format!(" ({cause})")).unwrap_or_default();
         format!("{}: {}{cause}", line.change, line.figure)
     };
     let compared = lines.iter().filter(|line| line.metric.is_some());
-    let words = compared.clone().map(|compared| said(&compared)).collect::<Vec<_>>().join("; ");
+    let words = compared.clone().map(|compared| output(&compared)).collect::<Vec<_>>().join("; ");
     let metric = compared.clone().find_map(|compared| compared.metric);
     let compared =
         metric.map(|metric| format!("in {}, against {}, {words}", name(metric), header.baseline));
-    let others = lines.iter().filter(|line| line.metric.is_none()).map(|line| said(&line));
+    let others = lines.iter().filter(|line| line.metric.is_none()).map(|line| output(&line));
     let all: Vec<String> = compared.into_iter().chain(others).collect();
     format!("{}: {}.", workload.title, all.join(". "))
 }

@@ -39,8 +39,8 @@ pub fn fleet_cpu_times(records: &[(&str, &str)]) -> Result<FleetCpuTimes, FleetC
         reads.extend(of_record);
     }
     let names: Vec<&str> = records.iter().map(|(name, _)| *name).collect();
-    let missing = |what| FleetCpuError::Missing { record: names.join(", "), what };
-    let packed = |packing, what| fleet_packing_time(&reads, packing).ok_or_else(|| missing(what));
+    let missing = |label| FleetCpuError::Missing { record: names.join(", "), what: label };
+    let packed = |packing, label| fleet_packing_time(&reads, packing).ok_or_else(|| missing(label));
     let plain = packed(FleetBenchPacking::Plain, "backups that are not packed")?;
     Ok(FleetCpuTimes {
         plain,

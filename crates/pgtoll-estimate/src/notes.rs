@@ -141,8 +141,9 @@ fn predictions_note(run: &Run) -> Option<String> {
     let from = &run.predicted.first()?.from;
     let errors = run.predicted.iter().filter_map(|predicted| {
         let mut counted = run.counted.iter();
-        let same =
-            counted.find(|it| it.workload == predicted.workload && it.arm == predicted.arm)?;
+        let same = counted.find(|counted| {
+            counted.workload == predicted.workload && counted.arm == predicted.arm
+        })?;
         Some((predicted.wal_bytes as f64 / same.counters.wal_bytes as f64 - 1.0).abs())
     });
     let worst = errors.filter(|error| error.is_finite()).max_by(f64::total_cmp)?;

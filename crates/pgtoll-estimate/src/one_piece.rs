@@ -105,7 +105,7 @@ mod tests {
                 ..Operation::default()
             }
         };
-        run.operations = (1..=13).flat_map(|it| arms.map(|arm| operation(it, arm))).collect();
+        run.operations = (1..=13).flat_map(|item| arms.map(|arm| operation(item, arm))).collect();
         run
     }
 

@@ -268,8 +268,8 @@ fn unread_tar(url: StoreUrl, name: &str) -> UnreadBackup {
     UnreadBackup { url, reason }
 }
 
-fn not_read(url: StoreUrl, what: &str) -> UnreadBackup {
-    UnreadBackup { url, reason: format!("{what}, which pgtoll does not read yet") }
+fn not_read(url: StoreUrl, label: &str) -> UnreadBackup {
+    UnreadBackup { url, reason: format!("{label}, which pgtoll does not read yet") }
 }
 
 /// `basebackups_005/NAME_backup_stop_sentinel.json`, which is written last, with the tars of a full

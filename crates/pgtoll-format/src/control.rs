@@ -322,16 +322,16 @@ impl ControlFile {
             ("WAL segment size", self.wal_segment_bytes, 1 << 20..=1 << 30),
             ("maximum alignment", self.alignment_max, 1..=1 << 7),
         ];
-        for (what, found, range) in powers {
+        for (label, found, range) in powers {
             if !found.is_power_of_two() || !range.contains(&found) {
-                return Err(ControlError::Impossible { what, found: found.into() });
+                return Err(ControlError::Impossible { what: label, found: found.into() });
             }
         }
         let counts =
             [("file size in blocks", self.file_blocks), ("SLRU size", self.slru_file_blocks)];
-        for (what, found) in counts {
+        for (label, found) in counts {
             if found == 0 || found > 1 << 30 {
-                return Err(ControlError::Impossible { what, found: found.into() });
+                return Err(ControlError::Impossible { what: label, found: found.into() });
             }
         }
         Ok(())

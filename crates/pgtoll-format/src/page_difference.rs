@@ -91,7 +91,7 @@ impl PageDifference {
         // What was told of is made the same, and what is left lies elsewhere.
         let mut rest_a = a.to_vec();
         let mut rest_b = b.to_vec();
-        let mut told = |range: std::ops::Range<usize>| {
+        let mut message = |range: std::ops::Range<usize>| {
             for rest in [&mut rest_a, &mut rest_b] {
                 let end = range.end.min(rest.len());
                 if let Some(bytes) = rest.get_mut(range.start..end) {
@@ -99,10 +99,10 @@ impl PageDifference {
                 }
             }
         };
-        told(0..PageHeader::BYTES);
+        message(0..PageHeader::BYTES);
         let special = usize::from(special).clamp(PageHeader::BYTES, a.len());
         found.special = a[special..] != b[special..];
-        told(special..a.len());
+        message(special..a.len());
         let is_heap = [a, b].map(PageKind::from_page) == [PageKind::Heap; 2];
         let (of_a, of_b): (Vec<_>, Vec<_>) =
             (line_pointers(a).collect(), line_pointers(b).collect());
@@ -113,7 +113,7 @@ impl PageDifference {
                 found.line_pointers.push(at + 1);
             }
             let begin = PageHeader::BYTES + at * LinePointer::BYTES;
-            told(begin..begin + LinePointer::BYTES);
+            message(begin..begin + LinePointer::BYTES);
             let item_a = item(a, of_a);
             let item_b = item(b, of_b);
             if item_a != item_b {
@@ -124,7 +124,7 @@ impl PageDifference {
             for pointer in [of_a, of_b].into_iter().flatten() {
                 if pointer.state == LinePointerState::Normal {
                     let begin = usize::from(pointer.offset);
-                    told(begin..begin + usize::from(pointer.bytes));
+                    message(begin..begin + usize::from(pointer.bytes));
                 }
             }
         }

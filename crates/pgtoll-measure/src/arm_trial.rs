@@ -310,9 +310,9 @@ fn end_of_recovery(cluster: &Cluster, monitor: &mut Connection) -> Result<Lsn, B
 /// Clients that come faster than the server works them off pile up without end.
 #[expect(clippy::cast_precision_loss, reason = "a step's transactions are far below 2^53")]
 fn check_rate(step: &StepSpec, tally: &Tally) -> Result<(), BenchError> {
-    let Some(asked) = step.rate else { return Ok(()) };
+    let Some(requested) = step.rate else { return Ok(()) };
     let achieved = tally.transactions as f64 / tally.elapsed.as_secs_f64();
     // A Poisson process of few transactions may be far from its rate.
-    let is_far = achieved < asked / 3.0 && tally.transactions > 100;
-    if is_far { Err(BenchError::RateTooHigh { asked, achieved }) } else { Ok(()) }
+    let is_far = achieved < requested / 3.0 && tally.transactions > 100;
+    if is_far { Err(BenchError::RateTooHigh { asked: requested, achieved }) } else { Ok(()) }
 }

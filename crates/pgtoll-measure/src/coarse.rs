@@ -90,7 +90,7 @@ mod tests {
     use crate::{Choices, Experiment};
 
     /// What is said of a quick look at data checksums where a run had twins this wide.
-    fn said(half_width: Option<f64>) -> Vec<String> {
+    fn refusal_hints(half_width: Option<f64>) -> Vec<String> {
         let text = include_str!("../../../records/2026-11-23-pg15/run.jsonl");
         let run = Run::parse(text).unwrap();
         let mut result = pgtoll_estimate::summarise(&run);
@@ -112,29 +112,30 @@ mod tests {
     #[test]
     fn earlier_twins_decide() {
         assert!(
-            said(None)[0]
+            refusal_hints(None)[0]
                 .starts_with("checksums: how coarse a run this short is for read-only-misses")
         );
-        let wide = said(Some(0.2));
+        let wide = refusal_hints(Some(0.2));
         assert!(wide[0].starts_with(
             "checksums: a run this short is too coarse for read-only-misses: server CPU within "
         ));
         assert!(!wide.iter().any(|wide| wide.contains("unknown")), "{wide:?}");
-        assert!(!said(Some(0.001)).iter().any(|item| item.contains("coarse")));
+        assert!(!refusal_hints(Some(0.001)).iter().any(|item| item.contains("coarse")));
     }
 
     #[test]
     fn expectations_of_what_is_not_timed_stay_open() {
         let experiment = Experiment::built_in("first-select").unwrap().unwrap();
         let mut plan = Plan::new(experiment, &Choices::default());
-        let said = |plan: &Plan| too_coarse_for(plan, &Twins::default()).pop().unwrap_or_default();
-        assert!(!said(&plan).contains("expectations"), "{}", said(&plan));
+        let output =
+            |plan: &Plan| too_coarse_for(plan, &Twins::default()).pop().unwrap_or_default();
+        assert!(!output(&plan).contains("expectations"), "{}", output(&plan));
         plan.timed.clear();
         assert!(
-            said(&plan)
+            output(&plan)
                 .contains(" expectations stay open, since this run does not time first-select"),
             "{}",
-            said(&plan)
+            output(&plan)
         );
     }
 }

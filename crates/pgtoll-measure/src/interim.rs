@@ -76,13 +76,13 @@ mod tests {
 
     #[test]
     fn the_text_has_what_is_known() {
-        let said = |half_width, done| {
+        let output = |half_width, done| {
             InterimEstimate::after(half_width, done, 6, Duration::from_secs(10) * done).to_string()
         };
-        assert_eq!(said(None, 0), "");
-        assert_eq!(said(None, 1), "50 s left");
-        assert_eq!(said(Some(0.021_f64.ln_1p()), 2), "server CPU ±2.1 % so far, 40 s left");
-        assert_eq!(said(Some(0.27_f64.ln_1p()), 4), "server CPU ±27 % so far, 20 s left");
+        assert_eq!(output(None, 0), "");
+        assert_eq!(output(None, 1), "50 s left");
+        assert_eq!(output(Some(0.021_f64.ln_1p()), 2), "server CPU ±2.1 % so far, 40 s left");
+        assert_eq!(output(Some(0.27_f64.ln_1p()), 4), "server CPU ±27 % so far, 20 s left");
     }
 
     #[test]

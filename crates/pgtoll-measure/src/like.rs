@@ -124,12 +124,12 @@ impl SettingsOfServer {
     /// Asks the server. Nothing is changed there.
     pub fn from_dsn(dsn: &Dsn) -> Result<Self, Error> {
         let mut connection = dsn.connect()?;
-        let found = Self::asked(&mut connection, dsn.redacted())?;
+        let found = Self::read(&mut connection, dsn.redacted())?;
         connection.close();
         Ok(found)
     }
 
-    fn asked(connection: &mut Connection, server: String) -> Result<Self, Error> {
+    fn read(connection: &mut Connection, server: String) -> Result<Self, Error> {
         let rows = connection.query(
             // In the units in which SHOW has them.
             "SELECT name, current_setting(name) AS value FROM pg_catalog.pg_settings \
@@ -206,15 +206,15 @@ fn judge(
 fn clamp(taken: &mut BTreeMap<String, String>, memory_bytes: u64) -> Option<String> {
     const NAME: &str = "shared_buffers";
     const MB: u64 = 1 << 20;
-    let asked = taken.get(NAME)?.clone();
+    let requested = taken.get(NAME)?.clone();
     let most = (memory_bytes / 2 / MB).max(1) * MB;
-    let bytes = conf::size(NAME, &asked).ok()?.0;
+    let bytes = conf::size(NAME, &requested).ok()?.0;
     if bytes <= most {
         return None;
     }
     let value = format!("{}MB", most / MB);
     let note = format!(
-        "shared_buffers = {asked} there, {value} here: half of this machine’s memory of {}",
+        "shared_buffers = {requested} there, {value} here: half of this machine’s memory of {}",
         ByteSize(memory_bytes).rounded()
     );
     taken.insert(NAME.to_owned(), value);

@@ -40,7 +40,7 @@ pub(crate) fn predictions(
     };
     let source = settings(experiment, workload, baseline);
     let hints = baseline.checksums || is_on(&source, "wal_log_hints", false);
-    let asked: Vec<(&ArmSpec, Settings)> = experiment
+    let requested: Vec<(&ArmSpec, Settings)> = experiment
         .arms
         .iter()
         .filter(|arm| is_predictable(baseline, arm, &source))
@@ -50,7 +50,7 @@ pub(crate) fn predictions(
         })
         .collect();
     let today = rule(&source, facts).map(|rule| rule.schedule());
-    let (false, Some(today)) = (asked.is_empty(), today) else { return Ok(Vec::new()) };
+    let (false, Some(today)) = (requested.is_empty(), today) else { return Ok(Vec::new()) };
     let files = segments(&[cluster.data()])?;
     let (header, wal_facts) = first_header(&files)?;
     let segment_bytes = u64::from(header.segment_bytes);
@@ -65,7 +65,7 @@ pub(crate) fn predictions(
         compression: ImageCompression::AsStored,
     };
     let settings: Vec<Settings> =
-        std::iter::once(own).chain(asked.iter().map(|spec| spec.1)).collect();
+        std::iter::once(own).chain(requested.iter().map(|spec| spec.1)).collect();
     let question = Arc::new(Question {
         geometry: Geometry { segment_bytes, page_bytes: u64::from(header.page_bytes) },
         facts: wal_facts,
@@ -79,7 +79,7 @@ pub(crate) fn predictions(
     // What lies before the work is the same under all settings.
     let before = summary.from.and_then(|first| from.bytes_since(first)).unwrap_or(0);
     let outcomes = answer.outcomes.iter().skip(1);
-    let predicted = asked.iter().zip(outcomes).map(|((arm, _), item)| Predicted {
+    let predicted = requested.iter().zip(outcomes).map(|((arm, _), item)| Predicted {
         workload: workload.name.clone(),
         arm: arm.name.clone(),
         from: baseline.name.clone(),

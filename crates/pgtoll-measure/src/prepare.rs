@@ -257,14 +257,14 @@ impl Shown {
     /// An error when the arm differs from the baseline in something that the experiment does not
     /// say, or does not differ in what it says.
     fn check_against(&self, baseline: &Self, experiment: &Experiment) -> Result<(), BenchError> {
-        let said = self.said_to_differ(baseline, experiment);
+        let output = self.said_to_differ(baseline, experiment);
         let names: BTreeSet<&String> =
             self.settings.keys().chain(baseline.settings.keys()).collect();
         for name in names {
             let own = self.shown(name);
             let other = baseline.shown(name);
             let differs = own != other;
-            if differs != said.contains(name.as_str()) {
+            if differs != output.contains(name.as_str()) {
                 let expected = if differs { other.to_owned() } else { format!("not {other}") };
                 return Err(BenchError::NotAsSaid {
                     arm: self.arm.clone(),
@@ -283,14 +283,14 @@ impl Shown {
             return BTreeSet::new();
         };
         let names = own.settings.keys().chain(other.settings.keys());
-        let mut said: BTreeSet<&str> = names
+        let mut output: BTreeSet<&str> = names
             .filter(|name| own.settings.get(*name) != other.settings.get(*name))
             .map(String::as_str)
             .collect();
         if own.checksums != other.checksums {
-            said.insert("data_checksums");
+            output.insert("data_checksums");
         }
-        said
+        output
     }
 
     fn shown(&self, name: &str) -> &str {

@@ -408,14 +408,14 @@ impl<'a> Rounds<'a> {
     /// A load that comes faster than the server works it off piles up without end.
     #[expect(clippy::cast_precision_loss, reason = "a slice's transactions are far below 2^53")]
     fn check_rate(&self, length: Length, tally: &Tally) -> Result<(), BenchError> {
-        let (Some(asked), Length::Time(time)) = (self.workload.rate, length) else {
+        let (Some(requested), Length::Time(time)) = (self.workload.rate, length) else {
             return Ok(());
         };
         if tally.elapsed < time * 3 {
             return Ok(());
         }
         let achieved = tally.transactions as f64 / tally.elapsed.as_secs_f64();
-        Err(BenchError::RateTooHigh { asked, achieved })
+        Err(BenchError::RateTooHigh { asked: requested, achieved })
     }
 
     fn latencies(&self, tallies: &[ArmTally]) -> Vec<ArmLatencies> {

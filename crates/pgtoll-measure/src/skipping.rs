@@ -64,15 +64,15 @@ fn twins_of_skipped(experiment: &Experiment, skipped: &[SkippedArm]) -> Vec<Skip
 
 /// The baseline and an arm that differs from it are left.
 fn check_rest(rest: &Experiment, skipped: &[SkippedArm]) -> Result<(), BenchError> {
-    let said = |arm: &SkippedArm| format!("arm {}: {}", arm.arm, arm.reason);
+    let output = |arm: &SkippedArm| format!("arm {}: {}", arm.arm, arm.reason);
     if let Some(baseline) = skipped.iter().find(|skipped| skipped.arm == rest.baseline) {
-        return Err(BenchError::Skipped { reason: said(baseline) });
+        return Err(BenchError::Skipped { reason: output(baseline) });
     }
     let is_compared = |arm: &ArmSpec| arm.name != rest.baseline && arm.twin_of.is_none();
     if skipped.is_empty() || rest.arms.iter().any(is_compared) {
         return Ok(());
     }
-    let all: Vec<String> = skipped.iter().map(said).collect();
+    let all: Vec<String> = skipped.iter().map(output).collect();
     Err(BenchError::Skipped { reason: format!("no arm is left to compare ({})", all.join("; ")) })
 }
 

@@ -122,7 +122,7 @@ pub struct Grid {
 impl Grid {
     /// What is asked of WAL that was made with these settings.
     pub fn new(
-        asked: &AskedSettings,
+        requested: &AskedSettings,
         source: &SourceSettings,
         segment_bytes: u64,
         has_lz4: bool,
@@ -134,13 +134,13 @@ impl Grid {
             compression: ImageCompression::AsStored,
         };
         let base = Candidate { rule: Some(source.rule()), ..today };
-        let rows = if asked.is_empty() {
+        let rows = if requested.is_empty() {
             one_at_a_time(base, source, segment_bytes, has_lz4)
         } else {
-            combinations(base, source, &asked.0)
+            combinations(base, source, &requested.0)
         };
         let curve = curve(today, source.completion_target, segment_bytes);
-        let compressed = if asked.is_empty() && has_lz4 {
+        let compressed = if requested.is_empty() && has_lz4 {
             let compression = ImageCompression::Set(Some(Compression::Lz4));
             curve.iter().map(|point| Candidate { compression, ..*point }).collect()
         } else {
@@ -158,7 +158,11 @@ impl Grid {
 
 /// Every combination of what is asked, the last value first changed; what is not asked stays as the
 /// source has it.
-fn combinations(base: Candidate, source: &SourceSettings, asked: &AskedValues) -> Vec<Candidate> {
+fn combinations(
+    base: Candidate,
+    source: &SourceSettings,
+    requested: &AskedValues,
+) -> Vec<Candidate> {
     let rule = source.rule();
     let of_rule = |change: &dyn Fn(&mut CheckpointRule), candidate: &mut Candidate| {
         let mut changed = candidate.rule.unwrap_or(rule);
@@ -166,20 +170,20 @@ fn combinations(base: Candidate, source: &SourceSettings, asked: &AskedValues) -
         candidate.rule = Some(changed);
     };
     let all = vec![base];
-    let all = each(&all, &asked.max_wal_size, |candidate, size| {
+    let all = each(&all, &requested.max_wal_size, |candidate, size| {
         of_rule(&|rule| rule.max_wal_size = size, candidate);
     });
-    let all = each(&all, &asked.timeout, |candidate, timeout| {
+    let all = each(&all, &requested.timeout, |candidate, timeout| {
         of_rule(&|rule| rule.timeout = Some(timeout), candidate);
     });
-    let all = each(&all, &asked.completion_target, |candidate, target| {
+    let all = each(&all, &requested.completion_target, |candidate, target| {
         of_rule(&|rule| rule.completion_target = target, candidate);
     });
-    let all = each(&all, &asked.compression, |candidate, compression| {
+    let all = each(&all, &requested.compression, |candidate, compression| {
         candidate.compression = ImageCompression::Set(compression);
     });
-    let all = each(&all, &asked.hints, |candidate, hints| candidate.hints = hints);
-    each(&all, &asked.full_page_writes, |candidate, on| candidate.full_page_writes = on)
+    let all = each(&all, &requested.hints, |candidate, hints| candidate.hints = hints);
+    each(&all, &requested.full_page_writes, |candidate, on| candidate.full_page_writes = on)
 }
 
 /// Each candidate with each of the values.
@@ -337,8 +341,8 @@ mod tests {
             completion_target: vec![0.5; targets],
             ..AskedValues::default()
         };
-        let asked = AskedSettings::new(values(100, 10)).unwrap();
-        assert_eq!(Grid::new(&asked, &source(true, 300), SEGMENT, true).rows.len(), 1000);
+        let requested = AskedSettings::new(values(100, 10)).unwrap();
+        assert_eq!(Grid::new(&requested, &source(true, 300), SEGMENT, true).rows.len(), 1000);
         let error = AskedSettings::new(values(7, 143)).unwrap_err();
         assert_eq!(
             error.to_string(),

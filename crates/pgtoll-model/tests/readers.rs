@@ -122,9 +122,9 @@ fn rule(max_wal_size: u64) -> Schedule {
 }
 
 /// The same work with other sizes; `today` is the source's, if it is known.
-fn predicted(source: &Server, today: Option<u64>, asked: &[u64]) -> Vec<WhatIfOutcome> {
-    let asked = asked.iter().map(|size| settings(rule(*size)));
-    let all: Vec<Settings> = std::iter::once(settings(Schedule::Source)).chain(asked).collect();
+fn predicted(source: &Server, today: Option<u64>, wanted: &[u64]) -> Vec<WhatIfOutcome> {
+    let requested = wanted.iter().map(|size| settings(rule(*size)));
+    let all: Vec<Settings> = std::iter::once(settings(Schedule::Source)).chain(requested).collect();
     let mut whatif = WhatIf::new(GEOMETRY, 0, &all);
     if let Some(today) = today {
         whatif.assume_schedule(rule(today));

@@ -67,7 +67,7 @@ fn afterwards(server: &WatchedServer) -> Vec<String> {
 fn routes(server: &WatchedServer, seconds: Option<(f64, f64)>) -> Vec<EnableRoute> {
     let pass = seconds.map_or_else(
         || "as long as it takes to read and write all files".to_owned(),
-        |(least, most)| match [least, most].map(words) {
+        |(least, most)| match [least, most].map(describe) {
             [least, most] if least == most => most,
             [least, most] => format!("{least} to {most}"),
         },
@@ -124,10 +124,10 @@ fn recommended(server: &WatchedServer, seconds: Option<(f64, f64)>) -> (usize, S
         (_, 1) => (1, "a standby streams from it".to_owned()),
         (_, standbys) if standbys > 1 => (1, format!("{standbys} standbys stream from it")),
         (Some((_, most)), _) if most <= SHORT_PASS_S => {
-            (0, format!("it has no standby, and takes {} at most", words(most)))
+            (0, format!("it has no standby, and takes {} at most", describe(most)))
         }
         (Some((least, _)), _) => {
-            (1, format!("offline takes {} or more: make a standby first", words(least)))
+            (1, format!("offline takes {} or more: make a standby first", describe(least)))
         }
         (None, _) => (1, "how long offline takes is not known: make a standby first".to_owned()),
     }
@@ -160,7 +160,7 @@ pub(crate) fn sentence(advice: &PredictionAdvice, headline: &str, bill: &OneTime
 }
 
 /// `40 s`, `12 min`, `3.5 h`.
-fn words(seconds: f64) -> String {
+fn describe(seconds: f64) -> String {
     match seconds {
         seconds if seconds < 1.0 => "under a second".to_owned(),
         seconds if seconds < 120.0 => format!("{seconds:.0} s"),

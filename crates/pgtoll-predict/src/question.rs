@@ -39,7 +39,7 @@ impl SettingQuestion {
         let name = name.trim().to_ascii_lowercase();
         let value = value.trim().trim_matches('\'');
         let question = |name, value| Self { name, value };
-        let asked = match name.as_str() {
+        let requested = match name.as_str() {
             "data_checksums" => conf::boolean(value)
                 .map(|is_on| question("data_checksums", AskedValue::Checksums(is_on))),
             "wal_log_hints" => conf::boolean(value)
@@ -56,7 +56,7 @@ impl SettingQuestion {
                 .map(|time| question("checkpoint_timeout", AskedValue::Timeout(time))),
             _ => None,
         };
-        asked.ok_or_else(mistake)
+        requested.ok_or_else(mistake)
     }
 
     /// Where nothing was asked: the opposite of the server's checksums.
@@ -68,7 +68,7 @@ impl SettingQuestion {
 
 impl AskedValue {
     /// As `SHOW` has it.
-    pub fn words(&self) -> String {
+    pub fn describe(&self) -> String {
         match self {
             Self::Checksums(is_on) | Self::Hints(is_on) => {
                 if *is_on { "on" } else { "off" }.to_owned()
@@ -88,7 +88,7 @@ mod tests {
     fn questions_are_settings_with_values() {
         let check = |text: &str, expected: Option<&str>| {
             let read = SettingQuestion::parse(text).ok();
-            let words = read.map(|item| format!("{} = {}", item.name, item.value.words()));
+            let words = read.map(|item| format!("{} = {}", item.name, item.value.describe()));
             assert_eq!(words.as_deref(), expected, "{text}");
         };
         check("data_checksums=on", Some("data_checksums = on"));

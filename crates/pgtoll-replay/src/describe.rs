@@ -125,7 +125,7 @@ fn left_out(counts: &LogCounts) -> Option<LogFinding> {
     let parts: Vec<String> = parts
         .iter()
         .filter(|(count, _)| *count > 0)
-        .map(|(count, what)| format!("{count} {what}"))
+        .map(|(count, label)| format!("{count} {label}"))
         .collect();
     let text = parts.join(", ");
     (!parts.is_empty()).then(|| finding("left out", LogFindingState::Partial, text, None))

@@ -523,8 +523,8 @@ mod tests {
         // The setting is a transaction of its own.
         assert_eq!(by_session.waits[&5], [SequenceWait { sequence: EVERYTHING, count: 2 }]);
         // While the snapshot was taken the other one committed: the log does not say which came first.
-        let (asked, told) = conditional.split_at(1);
-        let meanwhile = order_of(&[&begun[..], asked, &commit, told, &end].concat());
+        let (requested, message) = conditional.split_at(1);
+        let meanwhile = order_of(&[&begun[..], requested, &commit, message, &end].concat());
         assert!(meanwhile.uncertain_pairs > 0);
     }
 }

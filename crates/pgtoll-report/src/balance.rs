@@ -22,7 +22,7 @@ impl ReportedRecord for BalanceRecord {
             Section::table("Reads after writes", &RUNG_HEAD, rungs),
             Section::table("Where statements went", &ROUTE_HEAD, routes),
             Some(Section::detail("What clients saw", clients)),
-            Some(Section::evidence("How it was found", how(self))),
+            Some(Section::evidence("How it was found", how_section(self))),
         ];
         Document {
             command: "pgtoll lab balance",
@@ -37,7 +37,7 @@ impl ReportedRecord for BalanceRecord {
     }
 }
 
-fn how(record: &BalanceRecord) -> Vec<Block> {
+fn how_section(record: &BalanceRecord) -> Vec<Block> {
     let statements = record.routes.iter().map(|route| route.statements.join("; "));
     vec![
         Block::Paragraph(format!(

@@ -137,8 +137,9 @@ fn outcome_words(outcome: VerificationOutcome) -> &'static str {
 
 /// How much was read of a database.
 fn amount_words(database: &DrilledDatabase) -> String {
-    let checked =
-        |count: Option<u64>, what| count.map_or(String::new(), |count| format!(", {count} {what}"));
+    let checked = |count: Option<u64>, label| {
+        count.map_or(String::new(), |count| format!(", {count} {label}"))
+    };
     format!(
         "{} tables read{}{}, {:.1} s",
         database.tables,

@@ -14,7 +14,7 @@ pub(crate) fn claims_text<'a>(
 ) -> String {
     let cells = claims.clone().map(|(_, claim)| {
         let found = found(claim).unwrap_or_else(|| "-".to_owned());
-        vec![words(claim.outcome).to_owned(), bounds(&claim.expectation), found]
+        vec![describe(claim.outcome).to_owned(), bounds(&claim.expectation), found]
     });
     let head = ["claims", "expected", "found"].map(str::to_owned).to_vec();
     let rows = aligned(vec![head], vec![(String::new(), cells.collect())]);
@@ -97,7 +97,7 @@ pub(crate) fn link(expectation: &Expectation) -> Option<&str> {
     ["https://", "http://"].iter().any(|scheme| url.starts_with(scheme)).then_some(url)
 }
 
-pub(crate) fn words(outcome: Outcome) -> &'static str {
+pub(crate) fn describe(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Holds => "holds",
         Outcome::DoesNotHold => "does not hold",
@@ -178,15 +178,15 @@ mod tests {
             ..expectation("cpu_per_transaction", true, (None, Some(upper)))
         };
         let found = [0.05, 0.04, 0.06];
-        let said = |upper, outcome| {
+        let output = |upper, outcome| {
             let text = text(claim(upper), found, outcome);
             let about: Vec<&str> = text.lines().skip(2).map(str::trim).collect();
             about.join(" ")
         };
         let about =
             "No cost: work, on against hints, cpu_per_transaction (S, https://example.org/)";
-        assert_eq!(said(0.1, Outcome::Holds), about);
+        assert_eq!(output(0.1, Outcome::Holds), about);
         let explained = format!("{about}. Pages come from the page cache.");
-        assert_eq!(said(0.01, Outcome::DoesNotHold), explained);
+        assert_eq!(output(0.01, Outcome::DoesNotHold), explained);
     }
 }

@@ -24,7 +24,7 @@ impl ReportedRecord for CorruptionRecord {
             Section::table("Failover away from the damage", &STEP_HEAD, step_rows(self)),
             Section::table("Writers", &WRITER_HEAD, writer_rows(self)),
             writers,
-            Some(Section::evidence("How it was found", how(self))),
+            Some(Section::evidence("How it was found", how_section(self))),
         ];
         Document {
             command: "pgtoll lab corruption",
@@ -39,7 +39,7 @@ impl ReportedRecord for CorruptionRecord {
     }
 }
 
-fn how(record: &CorruptionRecord) -> Vec<Block> {
+fn how_section(record: &CorruptionRecord) -> Vec<Block> {
     let design = &record.design;
     vec![
         Block::Paragraph(format!(

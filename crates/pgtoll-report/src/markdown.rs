@@ -8,7 +8,7 @@ use pgtoll_record::{Expectation, Expected, Host, RunResult};
 use crate::answer::{advice, arms, place};
 use crate::cells::{blocks_of, columns, interval};
 use crate::circumstances::{noise, servers, subject};
-use crate::expectations::{bounds, claim, explained, figure, found, link, words};
+use crate::expectations::{bounds, claim, describe, explained, figure, found, link};
 use crate::ladder::{TITLE, ladders};
 use crate::printable::{printable, printable_lines};
 use crate::terminal::legend;
@@ -84,7 +84,7 @@ fn published(claims: &[Expected]) -> (String, String) {
     let found = found(first).map(|found| format!(": {}", escaped(&found))).unwrap_or_default();
     (
         format!("{} ({}){more}", escaped(&claim(expectation)), source(expectation)),
-        format!("**{}**{found}", words(first.outcome)),
+        format!("**{}**{found}", describe(first.outcome)),
     )
 }
 
@@ -105,8 +105,8 @@ fn answer(result: &RunResult) -> String {
     for (title, lines) in arms(result, answer) {
         let _ = writeln!(text, "- {}", escaped(&title));
         for line in lines {
-            let said = format!("{}, {}", line.figure, place(answer, line));
-            let _ = writeln!(text, "  - {}", escaped(&said));
+            let output = format!("{}, {}", line.figure, place(answer, line));
+            let _ = writeln!(text, "  - {}", escaped(&output));
         }
     }
     let reasons = [
@@ -148,7 +148,7 @@ fn claims(expecteds: &[Expected]) -> String {
             "| {}{} | **{}**{} | {} | {} | {} |",
             escaped(&claim(expectation)),
             about.map(|about| format!(" {}", escaped(&about))).unwrap_or_default(),
-            words(claimed.outcome),
+            describe(claimed.outcome),
             escaped(&explained),
             escaped(&bounds(expectation)),
             escaped(&found(claimed).unwrap_or_else(|| "–".to_owned())),

@@ -44,14 +44,14 @@ pub(crate) fn prediction_text(prediction: &PredictionRecord) -> String {
 /// Which server, and for how long.
 pub(crate) fn subject_words(prediction: &PredictionRecord) -> String {
     let cycles = prediction.watch.windows.iter().filter(|window| window.is_cycle).count();
-    let what = if cycles > 0 {
+    let label = if cycles > 0 {
         counted(cycles as u64, "checkpoint cycle", "checkpoint cycles")
     } else {
         "no whole checkpoint cycle".to_owned()
     };
     let where_to = if prediction.server.local { "on this machine" } else { "remote" };
     let mut words = format!(
-        "PostgreSQL {}, {where_to}, watched for {}: {what}.",
+        "PostgreSQL {}, {where_to}, watched for {}: {label}.",
         prediction.server.version,
         span(prediction.watch.seconds)
     );

@@ -127,14 +127,14 @@ fn outcome(outcome: RepairOutcome) -> &'static str {
 
 fn source_text(source: &RepairSource) -> String {
     let path = &source.path;
-    let what = kind_name(source.kind);
+    let label = kind_name(source.kind);
     if let (RepairSourceKind::Wal, Some(from)) = (source.kind, source.contains) {
-        return format!("{what} {path}, from {from} on");
+        return format!("{label} {path}, from {from} on");
     }
     match (&source.refused, source.contains) {
-        (Some(reason), _) => format!("{what} {path}: refused, {reason}"),
-        (None, Some(contains)) => format!("{what} {path}: has all changes before {contains}"),
-        (None, None) => format!("{what} {path}"),
+        (Some(reason), _) => format!("{label} {path}: refused, {reason}"),
+        (None, Some(contains)) => format!("{label} {path}: has all changes before {contains}"),
+        (None, None) => format!("{label} {path}"),
     }
 }
 

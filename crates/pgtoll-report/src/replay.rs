@@ -322,14 +322,14 @@ fn errors_words(done: &ReplayDone) -> String {
 
 /// What kept the replay from being faster, and where its sessions' time went.
 fn bottleneck_words(done: &ReplayDone) -> Option<String> {
-    let what = match done.bottleneck? {
+    let label = match done.bottleneck? {
         ReplayBottleneck::Pace => "none: it kept up with the recorded work",
         ReplayBottleneck::Server => "the server",
         ReplayBottleneck::Order => "the order: sessions waited for each other's statements",
         ReplayBottleneck::Replayer => "the replaying process, not the server",
     };
     if done.sessions_s <= 0.0 {
-        return Some(what.to_owned());
+        return Some(label.to_owned());
     }
     let percent = |seconds: f64| (100.0 * seconds / done.sessions_s).clamp(0.0, 100.0);
     let server = percent(done.concurrency_mean * done.run_s);
@@ -337,7 +337,7 @@ fn bottleneck_words(done: &ReplayDone) -> Option<String> {
     let due = percent(done.due_wait_s);
     let own = (100.0 - server - order - due).max(0.0);
     Some(format!(
-        "{what} (of the sessions' time {server:.0} % at the server, {order:.0} % waiting for the order, \
+        "{label} (of the sessions' time {server:.0} % at the server, {order:.0} % waiting for the order, \
          {due:.0} % until statements were due, {own:.0} % in the replayer)"
     ))
 }

@@ -80,13 +80,13 @@ fn answer(result: &RunResult, style: Style) -> String {
         for line in lines {
             let figure = printable(&line.figure);
             let prefix = format!(" {figure:widest$}  ");
-            let said = wrapped(&prefix, &place(answer, line));
+            let output = wrapped(&prefix, &place(answer, line));
             let tone = line.verdict.map(|verdict| match verdict {
                 Verdict::Costs => Tone::Cost,
                 Verdict::Gains => Tone::Gain,
                 Verdict::NoCostAbove | Verdict::NotResolved => Tone::NoDifference,
             });
-            text.push_str(&said.replacen(&*figure, &style.paint(tone, &figure), 1));
+            text.push_str(&output.replacen(&*figure, &style.paint(tone, &figure), 1));
         }
     }
     let reasons = [

@@ -203,7 +203,10 @@ pub(crate) fn qualified(relation: &WalOfRelation) -> String {
 }
 
 /// Its kind, what it belongs to, and which fork.
-pub(crate) fn what(statistics: &WalStatisticsRecord, relation: &WalOfRelation) -> String {
+pub(crate) fn describe_relation(
+    statistics: &WalStatisticsRecord,
+    relation: &WalOfRelation,
+) -> String {
     let mut words = vec![match &relation.name {
         Some(name) => {
             let table = name.of.as_ref().map(|table| format!(" of {table}"));
@@ -229,7 +232,7 @@ const USUAL_TABLESPACES: [u32; 2] = [1663, 1664];
 
 /// In a sentence.
 pub(crate) fn described(statistics: &WalStatisticsRecord, relation: &WalOfRelation) -> String {
-    format!("{} ({})", qualified(relation), what(statistics, relation))
+    format!("{} ({})", qualified(relation), describe_relation(statistics, relation))
 }
 
 /// A database's name; its OID where the name is unknown.

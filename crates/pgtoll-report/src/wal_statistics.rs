@@ -249,8 +249,8 @@ fn cycle_row(cycle: &WalCycle) -> String {
     format!("{from:<40} {distance:>9} {records:>9} {images:>9} {share:>9}\n")
 }
 
-fn counted(what: &str, top: usize, all: usize) -> String {
-    if top < all { format!("{what} ({top} of {all})") } else { what.to_owned() }
+fn counted(label: &str, top: usize, all: usize) -> String {
+    if top < all { format!("{label} ({top} of {all})") } else { label.to_owned() }
 }
 
 fn amounts(name: &str, amount: &WalAmount, total: &WalAmount) -> String {

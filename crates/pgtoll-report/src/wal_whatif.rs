@@ -110,8 +110,8 @@ fn rows(record: &WalWhatIfRecord) -> String {
         line(["", "", "= 100 %", "second", "", "points", "at most"])
     );
     text.push_str(&row("today (the WAL as it is)", &record.today, record));
-    for asked in &record.rows {
-        text.push_str(&row(&title(asked, record), asked, record));
+    for requested in &record.rows {
+        text.push_str(&row(&title(requested, record), requested, record));
     }
     let archive = format!(
         "Replicas are sent the WAL; an archive gets whole segments, today {}.",

@@ -112,7 +112,8 @@ impl NodesFile {
                 let message = format!("there are two nodes \"{}\"", node.name);
                 return Err(mistake(message, "give each node a name of its own"));
             }
-            nodes.push(node_of(node, &file.defaults).map_err(|(what, hint)| mistake(what, hint))?);
+            nodes
+                .push(node_of(node, &file.defaults).map_err(|(label, hint)| mistake(label, hint))?);
         }
         if nodes.len() < 2 {
             let message = "a replica set has a primary and a standby at least".to_owned();

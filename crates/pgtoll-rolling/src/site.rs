@@ -97,12 +97,12 @@ impl NodeSite {
     }
 
     /// Runs one of the node's commands on its machine. One that does not end in time goes on.
-    pub(crate) fn run(&self, what: &'static str, line: &str) -> Result<Duration, RollingError> {
+    pub(crate) fn run(&self, label: &'static str, line: &str) -> Result<Duration, RollingError> {
         let began = Instant::now();
         let command = UserCommand::start(&self.config.command_line(line))?;
         let node = self.name().to_owned();
         if !command.ends_within(SERVER_LIMIT)? {
-            return Err(RollingError::Slow { node, what, seconds: SERVER_LIMIT.as_secs() });
+            return Err(RollingError::Slow { node, what: label, seconds: SERVER_LIMIT.as_secs() });
         }
         let end = command.wait()?;
         if end.success {
@@ -110,7 +110,7 @@ impl NodeSite {
         }
         let status = end.status.clone();
         let output = last_words(&end);
-        Err(RollingError::Command { node, what, status, output })
+        Err(RollingError::Command { node, what: label, status, output })
     }
 
     pub(crate) fn connect(&self) -> Result<NodeConnection, RollingError> {
@@ -130,8 +130,8 @@ impl NodeSite {
         }
     }
 
-    fn error(&self, what: &'static str, source: pgtoll_wire::Error) -> RollingError {
-        RollingError::Server { what, node: self.name().to_owned(), source }
+    fn error(&self, label: &'static str, source: pgtoll_wire::Error) -> RollingError {
+        RollingError::Server { what: label, node: self.name().to_owned(), source }
     }
 }
 
@@ -179,7 +179,7 @@ impl NodeConnection {
     pub(crate) fn wait_until(
         &mut self,
         sql: &str,
-        what: &str,
+        subject: &str,
         limit: Duration,
     ) -> Result<Duration, RollingError> {
         let began = Instant::now();
@@ -189,8 +189,12 @@ impl NodeConnection {
             }
             if began.elapsed() > limit {
                 let node = self.node.clone();
-                let what = what.to_owned();
-                return Err(RollingError::NotInTime { node, what, seconds: limit.as_secs() });
+                let label = subject.to_owned();
+                return Err(RollingError::NotInTime {
+                    node,
+                    what: label,
+                    seconds: limit.as_secs(),
+                });
             }
             pause(BETWEEN_LOOKS);
         }
@@ -200,8 +204,8 @@ impl NodeConnection {
         self.connection.close();
     }
 
-    fn error(&self, what: &'static str, source: pgtoll_wire::Error) -> RollingError {
-        RollingError::Server { what, node: self.node.clone(), source }
+    fn error(&self, label: &'static str, source: pgtoll_wire::Error) -> RollingError {
+        RollingError::Server { what: label, node: self.node.clone(), source }
     }
 }
 
@@ -225,7 +229,7 @@ impl NodeRow {
     }
 
     /// The text, where null is an empty one.
-    pub(crate) fn words(&self, column: &str) -> Result<String, RollingError> {
+    pub(crate) fn text_of_column(&self, column: &str) -> Result<String, RollingError> {
         self.text(column).map(Option::unwrap_or_default)
     }
 

@@ -140,23 +140,26 @@ impl ServerState {
         let slots = connection.rows(LOGICAL_SLOTS)?;
         Ok(Self {
             is_standby: row.is_true("recovery")?,
-            has_checksums: row.words("checksums")? == "on",
+            has_checksums: row.text_of_column("checksums")? == "on",
             major: row.number("version")? / 10_000,
             is_superuser: row.is_true("superuser")?,
-            wal_log_hints: row.words("hints")? == "on",
-            slot: row.words("slot")?,
+            wal_log_hints: row.text_of_column("hints")? == "on",
+            slot: row.text_of_column("slot")?,
             restore_command: row.is_true("restore")?,
             apply_delay_ms: row.number("delay_ms")?,
             follows_timelines: row.is_true("latest")?,
-            synchronous_standby_names: row.words("sync_names")?,
+            synchronous_standby_names: row.text_of_column("sync_names")?,
             wal_keep_bytes: row.number("keep_mb")? << 20,
             wal_segment_bytes: row.number("segment_bytes")?,
             slot_keep_bytes: Some(row.number("slot_keep_mb")? << 20)
-                .filter(|_| row.words("slot_keep_mb").is_ok_and(|text| text != "-1")),
+                .filter(|_| row.text_of_column("slot_keep_mb").is_ok_and(|text| text != "-1")),
             receiver: receiver.as_ref().map(ReceiverState::from_row).transpose()?,
-            logical_slots: slots.iter().map(|row| row.words("name")).collect::<Result<_, _>>()?,
+            logical_slots: slots
+                .iter()
+                .map(|row| row.text_of_column("name"))
+                .collect::<Result<_, _>>()?,
             base_backups: row.number("backups")?,
-            data_directory: row.words("data")?,
+            data_directory: row.text_of_column("data")?,
         })
     }
 }
@@ -164,8 +167,8 @@ impl ServerState {
 impl ReceiverState {
     fn from_row(row: &NodeRow) -> Result<Self, RollingError> {
         Ok(Self {
-            is_streaming: row.words("status")? == "streaming",
-            host: row.words("host")?,
+            is_streaming: row.text_of_column("status")? == "streaming",
+            host: row.text_of_column("host")?,
             port: u16::try_from(row.number("port")?).unwrap_or(0),
         })
     }
@@ -213,5 +216,5 @@ SELECT slot_name AS name FROM pg_replication_slots WHERE slot_type = 'logical' O
 /// The position up to which a primary has flushed its WAL.
 pub(crate) fn flush_position(connection: &mut NodeConnection) -> Result<Lsn, RollingError> {
     let row = connection.row("SELECT pg_current_wal_flush_lsn() AS lsn")?;
-    Ok(row.words("lsn")?.parse().unwrap_or(Lsn(0)))
+    Ok(row.text_of_column("lsn")?.parse().unwrap_or(Lsn(0)))
 }

@@ -235,7 +235,7 @@ mod tests {
         let runs = Runs { rounds: 8, run_sd: 0.15, shape_sd: 0.02, ..NOISY };
         let names = |shapes: &[TwinComparison]| differing(shapes)[0] && shapes[0].ratio > 1.0;
         let fifth = 1.2_f64.ln();
-        let count = |what: &dyn Fn(u64) -> bool| (0..SEEDS).filter(|seed| what(*seed)).count();
+        let count = |label: &dyn Fn(u64) -> bool| (0..SEEDS).filter(|seed| label(*seed)).count();
         let alone = count(&|seed| names(&runs.compare(seed, fifth)));
         let beside = count(&|seed| names(&runs.compare_beside_others(seed, fifth)));
         let alarms =

@@ -248,12 +248,12 @@ mod tests {
         assert_eq!(short(signed), "error sending request for url (https://a.blob/c/x?…");
         let azure = "<Code>AuthorizationFailure</Code><Message>Not permitted.\nRequestId:1\nTime:2</Message>";
         assert_eq!(short(azure), "AuthorizationFailure: Not permitted.");
-        let asked = "Generic S3 error: Error performing HEAD http://127.0.0.1/b/x.tar in 7.1s, after 10 \
+        let requested = "Generic S3 error: Error performing HEAD http://127.0.0.1/b/x.tar in 7.1s, after 10 \
             retries, max_retries: 99, retry_timeout: 180s  - ";
         let unavailable =
-            format!("{asked}Server returned non-2xx status code: 503 Service Unavailable: ");
+            format!("{requested}Server returned non-2xx status code: 503 Service Unavailable: ");
         assert_eq!(short(&unavailable), "503 Service Unavailable, after 10 retries");
-        let slow = format!("{asked}{}", "<Code>SlowDown</Code><Message>Slower.</Message>");
+        let slow = format!("{requested}{}", "<Code>SlowDown</Code><Message>Slower.</Message>");
         assert_eq!(short(&slow), "SlowDown: Slower., after 10 retries");
         assert!(short(&"long ".repeat(1000)).chars().count() <= SHOWN_MAX + 1);
     }

@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn while_workers_are_busy_the_caller_is_asked() {
         let may_end = AtomicBool::new(false);
-        let mut asked = 0;
+        let mut requested = 0;
         let mut taken = 0;
         let worker = || {
             |emit: &mut dyn FnMut(usize) -> bool| {
@@ -167,13 +167,13 @@ mod tests {
         };
         let take = |result: Option<usize>| match result {
             None => {
-                asked += 1;
+                requested += 1;
                 may_end.store(true, Ordering::Relaxed);
             }
             Some(number) => taken += number,
         };
         run_workers(1, INTERVAL, worker, take);
-        assert!(asked > 0 && taken == 7, "{asked} {taken}");
+        assert!(requested > 0 && taken == 7, "{requested} {taken}");
     }
 
     #[test]

@@ -556,8 +556,8 @@ pub(crate) mod tests {
         let path = place.path().join("journal");
         let check = |data: &DataDirectory, expected: &str| {
             let found = again(data, &path, None, &mut |_| false).map(drop);
-            let said = found.map_err(|error| error.to_string()).err().unwrap_or_default();
-            assert!(said.ends_with(expected), "{said}: {expected}");
+            let output = found.map_err(|error| error.to_string()).err().unwrap_or_default();
+            assert!(output.ends_with(expected), "{output}: {expected}");
         };
         check(&data, "");
         check(&data, "");
@@ -582,8 +582,8 @@ pub(crate) mod tests {
         let is_wanted = |relation: RelFileLocator| relation.rel_number == 16385;
         let go_on = &mut |_| ControlFlow::Continue(());
         let some = verify_again(&Files, &data, &settings(), &is_wanted, &mut journal, go_on);
-        let said = some.map(drop).unwrap_err().to_string();
-        assert!(said.ends_with("is of another choice of relations"), "{said}");
+        let output = some.map(drop).unwrap_err().to_string();
+        assert!(output.ends_with("is of another choice of relations"), "{output}");
         fs::write(data.path.join("base/5/16384"), page(0)).unwrap();
         check(&data, "is of files that have changed since");
         check(&DataDirectory { path: data.path.join("global"), ..data }, "changed since");

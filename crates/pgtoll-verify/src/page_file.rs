@@ -217,8 +217,8 @@ impl RelationPages {
         let mut page = vec![0; self.block_bytes];
         let read = self.file.read_exact_at(&mut page, block * self.block_bytes as u64);
         read.map_err(|source| {
-            let what = format!("block {block} of {}", self.path);
-            PageFileError::Read { what, source }
+            let label = format!("block {block} of {}", self.path);
+            PageFileError::Read { what: label, source }
         })?;
         Ok(page)
     }

@@ -392,8 +392,8 @@ mod tests {
         damaged[1536 + 3] ^= 1;
         let (found, error) = all(&damaged);
         assert_eq!(found.len(), 1);
-        let said = error.unwrap().to_string();
-        assert_eq!(said, "damaged: no tar header at byte 1536, behind a");
+        let output = error.unwrap().to_string();
+        assert_eq!(output, "damaged: no tar header at byte 1536, behind a");
     }
 
     #[test]

@@ -293,9 +293,9 @@ fn endless(
     let begin = begin.to_vec();
     let again = again.repeat(1 + 100_000 / again.len());
     let server = thread::spawn(move || {
-        let mut said = peer.write_all(&begin);
-        while said.is_ok() {
-            said = peer.write_all(&again);
+        let mut output = peer.write_all(&begin);
+        while output.is_ok() {
+            output = peer.write_all(&again);
         }
     });
     let error = talk(Connection::handshake(stream, None, &config()));
@@ -307,35 +307,36 @@ fn endless(
 fn a_server_that_never_ends_is_left() {
     let connect = |connection: Result<Connection, Error>| connection.unwrap_err();
     let settings = frame(b'S', b"TimeZone\0UTC\0");
-    let said = endless(&frame(b'R', &[0; 4]), &settings, connect);
-    assert_eq!(said, "server sent more than 100,000 notices in one answer");
+    let entry = endless(&frame(b'R', &[0; 4]), &settings, connect);
+    assert_eq!(entry, "server sent more than 100,000 notices in one answer");
     let large = frame(b'N', &vec![b'x'; 1 << 20]);
-    let said = endless(&[], &large, connect);
-    assert_eq!(said, "server sent more than 64 MB of notices in one answer");
+    let item = endless(&[], &large, connect);
+    assert_eq!(item, "server sent more than 64 MB of notices in one answer");
     let names: Vec<u8> =
         (0..1001).flat_map(|at| frame(b'S', format!("name{at}\0x\0").as_bytes())).collect();
-    let said = endless(&frame(b'R', &[0; 4]), &names, connect);
-    assert_eq!(said, "server sent more than 1,000 settings");
+    let printed_text = endless(&frame(b'R', &[0; 4]), &names, connect);
+    assert_eq!(printed_text, "server sent more than 1,000 settings");
 
     let begin = [greeting(), row_description(&["a"])].concat();
     let row = data_row(&[Some(&"x".repeat(60_000))]);
-    let said = endless(&begin, &row, |connection| connection.unwrap().query("x").unwrap_err());
-    assert_eq!(said, "server sent more than 256 MB of rows in one answer");
+    let result = endless(&begin, &row, |connection| connection.unwrap().query("x").unwrap_err());
+    assert_eq!(result, "server sent more than 256 MB of rows in one answer");
     let empty = [row_description(&[]), data_row(&[])].concat();
-    let said =
+    let printed =
         endless(&greeting(), &empty, |connection| connection.unwrap().query("x").unwrap_err());
-    assert_eq!(said, "server sent more than 256 MB of rows in one answer");
+    assert_eq!(printed, "server sent more than 256 MB of rows in one answer");
     let begin = [greeting(), prepared(&[]), frame(b'2', b"")].concat();
-    let said = endless(&begin, &data_row(&[]), |connection| {
+    let message = endless(&begin, &data_row(&[]), |connection| {
         let mut connection = connection.unwrap();
         let statement = connection.prepare("x").unwrap();
         connection.query_prepared(&statement, &[]).unwrap_err()
     });
-    assert_eq!(said, "server sent more than 256 MB of rows in one answer");
+    assert_eq!(message, "server sent more than 256 MB of rows in one answer");
     let begin = [greeting(), frame(b'C', b"BEGIN\0")].concat();
     let aside = frame(b'A', b"\0\0\0\x01channel\0payload\0");
-    let said = endless(&begin, &aside, |connection| connection.unwrap().execute("x").unwrap_err());
-    assert_eq!(said, "server sent more than 100,000 notices in one answer");
+    let output =
+        endless(&begin, &aside, |connection| connection.unwrap().execute("x").unwrap_err());
+    assert_eq!(output, "server sent more than 100,000 notices in one answer");
 }
 
 #[test]

@@ -118,8 +118,8 @@ fn look_up(
     port: u16,
     interruption: Option<&Interruption>,
 ) -> Result<io::Result<Vec<SocketAddr>>, Error> {
-    let asked = (host.to_owned(), port);
-    let resolve = move || asked.to_socket_addrs().map(Iterator::collect);
+    let requested = (host.to_owned(), port);
+    let resolve = move || requested.to_socket_addrs().map(Iterator::collect);
     if interruption.is_none() {
         return Ok(resolve());
     }

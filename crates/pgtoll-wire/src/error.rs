@@ -45,7 +45,7 @@ pub enum Error {
     },
 
     /// None of several hosts gave the connection that was asked for.
-    #[error("none of the hosts can be used: {}", told(attempts))]
+    #[error("none of the hosts can be used: {}", describe_attempts(attempts))]
     Hosts {
         /// Each host with what went wrong there, in the order of the attempts.
         attempts: Vec<(String, Box<Self>)>,
@@ -275,15 +275,15 @@ impl Error {
     }
 
     pub(crate) fn unsendable(
-        what: &'static str,
+        label: &'static str,
         source: impl Into<Box<dyn error::Error + Send + Sync>>,
     ) -> Self {
-        Self::Encode { what, source: source.into() }
+        Self::Encode { what: label, source: source.into() }
     }
 }
 
 /// Each host's own reason, in one line.
-fn told(attempts: &[(String, Box<Error>)]) -> String {
+fn describe_attempts(attempts: &[(String, Box<Error>)]) -> String {
     let reasons = attempts.iter().map(|(host, error)| format!("{host}: {}", chain(error)));
     reasons.collect::<Vec<_>>().join("; ")
 }

@@ -55,7 +55,7 @@ pub(crate) fn command(resolved: Resolved<'_>) -> Vec<String> {
     words(GIVEN.get(), resolved)
 }
 
-fn words(given: Option<&ArgMatches>, resolved: Resolved<'_>) -> Vec<String> {
+fn describe(given: Option<&ArgMatches>, resolved: Resolved<'_>) -> Vec<String> {
     let mut words = vec!["pgtoll".to_owned()];
     let mut root = Arguments::command();
     root.build();
@@ -79,13 +79,13 @@ fn words(given: Option<&ArgMatches>, resolved: Resolved<'_>) -> Vec<String> {
                 && given.value_source(id) == Some(ValueSource::CommandLine);
             is_given && !OF_OUTPUT.contains(&id) && !is_resolved(argument)
         };
-        let mut said: Vec<(usize, Vec<String>)> = command
+        let mut output: Vec<(usize, Vec<String>)> = command
             .get_arguments()
             .filter(is_told)
             .flat_map(|argument| occurrences(argument, given))
             .collect();
-        said.sort();
-        words.extend(said.into_iter().flat_map(|(_, words)| words));
+        output.sort();
+        words.extend(output.into_iter().flat_map(|(_, words)| words));
     }
     for (name, value) in resolved.options {
         words.extend([(*name).to_owned(), shell_quoted(value)]);
@@ -105,7 +105,7 @@ fn occurrences(argument: &Arg, given: &ArgMatches) -> Vec<(usize, Vec<String>)> 
     let mut dsns = dsns.into_iter().flatten().map(Dsn::redacted);
     let mut shown =
         |raw: &OsStr| dsns.next().unwrap_or_else(|| masked(&raw.to_string_lossy()).into_owned());
-    let mut said = Vec::new();
+    let mut output = Vec::new();
     for values in given.get_raw_occurrences(id).into_iter().flatten() {
         let values: Vec<String> = values.map(&mut shown).collect();
         let place = places.next().unwrap_or(0);
@@ -117,16 +117,16 @@ fn occurrences(argument: &Arg, given: &ArgMatches) -> Vec<(usize, Vec<String>)> 
             None => values,
         };
         let values = values.iter().map(|value| shell_quoted(value));
-        said.push((place, long.iter().cloned().chain(values).collect()));
+        output.push((place, long.iter().cloned().chain(values).collect()));
     }
-    said
+    output
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn again(line: &[&str], resolved: Resolved<'_>) -> String {
+    fn again_command(line: &[&str], resolved: Resolved<'_>) -> String {
         let given = Arguments::command().try_get_matches_from(line).unwrap();
         words(Some(&given), resolved).join(" ")
     }

@@ -103,21 +103,21 @@ impl Printer {
     }
 
     /// A line that marks the way where there is no bar.
-    pub(crate) fn milestone(&mut self, what: &str) {
+    pub(crate) fn milestone(&mut self, label: &str) {
         if !self.quiet && !self.terminal {
-            self.line(&format!("pgtoll: {}", printable(what)));
+            self.line(&format!("pgtoll: {}", printable(label)));
         }
     }
 
     /// Long work has come to `done` of `all` steps; `what` names them.
-    pub(crate) fn progress(&mut self, what: &str, done: u64, all: u64) {
+    pub(crate) fn progress(&mut self, label: &str, done: u64, all: u64) {
         if self.quiet || !self.terminal {
             return;
         }
         let style = ProgressStyle::with_template("{bar:30} {msg}{time_left}")
             .map(|style| style.with_key("time_left", write_time_left));
         let bar = self.bar(all, style);
-        bar.set_message(printable(what).into_owned());
+        bar.set_message(printable(label).into_owned());
         bar.set_position(done);
     }
 

@@ -24,13 +24,13 @@ pub struct ArmGoal<A> {
 
 impl<A: Copy + PartialEq> ArmGoal<A> {
     /// Compares wall time.
-    pub const fn wall(what: &'static str, arm: A, to: A, at_most: Option<f64>) -> Self {
-        Self { what, arm, to, at_most, seconds: |usage| usage.wall_s }
+    pub const fn wall(label: &'static str, arm: A, to: A, at_most: Option<f64>) -> Self {
+        Self { what: label, arm, to, at_most, seconds: |usage| usage.wall_s }
     }
 
     /// Compares CPU time.
-    pub const fn cpu(what: &'static str, arm: A, to: A, at_most: Option<f64>) -> Self {
-        Self { what, arm, to, at_most, seconds: BenchUsage::cpu_s }
+    pub const fn cpu(label: &'static str, arm: A, to: A, at_most: Option<f64>) -> Self {
+        Self { what: label, arm, to, at_most, seconds: BenchUsage::cpu_s }
     }
 
     /// Compares the arms: runs of the same repetition are a pair.
@@ -98,9 +98,9 @@ pub fn outcomes_table(outcomes: &[BenchOutcome], decimals: usize) -> String {
             BenchGoal::AtLeast(goal) => Some(goal),
         };
         let goal = goal.map_or_else(String::new, |goal| format!("{goal:.decimals$}"));
-        let what = &outcome.what;
+        let label = &outcome.what;
         let verdict = verdict(outcome);
-        let _ = writeln!(text, "{what:<46}{ratio:>7.decimals$}{interval:>18}{goal:>8}  {verdict}");
+        let _ = writeln!(text, "{label:<46}{ratio:>7.decimals$}{interval:>18}{goal:>8}  {verdict}");
     }
     text
 }

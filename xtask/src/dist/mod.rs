@@ -98,11 +98,12 @@ struct Parts {
 /// When the last commit was made, in seconds since 1970: the date of all packages.
 fn epoch() -> anyhow::Result<String> {
     // What git itself prints of a directory without commits says nothing of packages.
-    let asked = command("git").args(["log", "-1", "--format=%ct"]).output().context("run git")?;
-    if !asked.status.success() {
+    let requested =
+        command("git").args(["log", "-1", "--format=%ct"]).output().context("run git")?;
+    if !requested.status.success() {
         bail!("packages have the last commit's date: run this in a git checkout with a commit");
     }
-    Ok(String::from_utf8_lossy(&asked.stdout).trim().to_owned())
+    Ok(String::from_utf8_lossy(&requested.stdout).trim().to_owned())
 }
 
 impl Parts {

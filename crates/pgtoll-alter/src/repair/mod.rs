@@ -178,8 +178,8 @@ pub fn plan_repair(
     for origin in &options.sources {
         opened.push(match origin {
             PageOrigin::Standby(dsn) => {
-                let asked = Asked { data, lineage: &lineage, damaged: &damaged };
-                asked.standby(dsn, running.as_deref_mut())?
+                let requested = Asked { data, lineage: &lineage, damaged: &damaged };
+                requested.standby(dsn, running.as_deref_mut())?
             }
             PageOrigin::Backup(path) | PageOrigin::Stopped(path) => {
                 let tars = match origin {

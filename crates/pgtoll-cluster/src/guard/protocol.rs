@@ -94,7 +94,7 @@ pub(super) enum Request {
 
 impl Request {
     /// What it asks for, in words.
-    pub(super) fn words(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         match self {
             Self::Become { user } => format!("change to user {}", user.name),
             Self::AskVersions { .. } => "ask servers for their versions".into(),

@@ -25,8 +25,8 @@ pub fn keeper_main() -> io::Result<()> {
     let mut parent = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     // Only root changes what is in /run.
     let store = mkdtemp(Path::new("/run/pgtoll-volumes-XXXXXX"))?;
-    let told = parent.write_all(format!("{}\n", store.display()).as_bytes());
-    if told.is_ok() {
+    let message = parent.write_all(format!("{}\n", store.display()).as_bytes());
+    if message.is_ok() {
         // Nothing is ever sent: this returns when the other end is closed.
         let _ = parent.read(&mut [0]);
     }

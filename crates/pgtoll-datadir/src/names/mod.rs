@@ -245,7 +245,7 @@ impl fmt::Display for Unread {
         let parts: Vec<String> = parts
             .into_iter()
             .filter(|(count, _)| *count > 0)
-            .map(|(count, what)| format!("{count} {what}{}", if count == 1 { "" } else { "s" }))
+            .map(|(count, label)| format!("{count} {label}{}", if count == 1 { "" } else { "s" }))
             .collect();
         match parts.split_last() {
             None => Ok(()),

@@ -397,8 +397,8 @@ mod tests {
             "long (in 20261126-122617F/pg_data/long): longer than",
             "its SHA-1 is not the one",
         ];
-        for said in expected {
-            assert!(words.iter().any(|words| words.contains(said)), "{said}: {words:#?}");
+        for output in expected {
+            assert!(words.iter().any(|words| words.contains(output)), "{output}: {words:#?}");
         }
         assert!(!copy.join("data/lost").exists() && !copy.join("data/linked").exists());
         assert_eq!(fs::read_to_string(copy.join("data/PG_VERSION")).unwrap(), "17\n");

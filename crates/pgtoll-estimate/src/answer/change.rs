@@ -12,11 +12,11 @@ pub(crate) fn change(header: &Header, arm: &str) -> String {
     let (Some(own), Some(baseline)) = (find(arm), find(&header.baseline)) else {
         return arm.to_owned();
     };
-    let words = words(own, baseline);
+    let words = describe(own, baseline);
     let others = header.arms.iter().filter(|item| item.name != arm && item.twin_of.is_none());
     let is_own = others
         .filter(|arm| arm.name != header.baseline)
-        .all(|arm| self::words(arm, baseline) != words);
+        .all(|arm| describe(arm, baseline) != words);
     words.filter(|_| is_own).unwrap_or_else(|| arm.to_owned())
 }
 
@@ -26,7 +26,7 @@ pub fn change_and_name(change: &str, arm: &str) -> String {
     if words.any(|word| word == arm) { change.to_owned() } else { format!("{change} ({arm})") }
 }
 
-fn words(arm: &Arm, baseline: &Arm) -> Option<String> {
+fn describe(arm: &Arm, baseline: &Arm) -> Option<String> {
     let checksums = match (arm.checksums, baseline.checksums) {
         (true, false) => Some("data checksums".to_owned()),
         (false, true) => Some("no data checksums".to_owned()),

@@ -289,10 +289,10 @@ impl<'a> Figures<'a> {
             let would = if index == 0 { " would narrow" } else { "" };
             format!("{}{would} {item}", longer(*seconds))
         });
-        let mut said: Vec<String> = shown.collect();
+        let mut output: Vec<String> = shown.collect();
         let plural = if more == 1 { "workload takes" } else { "workloads take" };
-        said.extend((more > 0).then(|| format!("{more} other {plural} longer")));
-        (!said.is_empty()).then(|| said.join("; "))
+        output.extend((more > 0).then(|| format!("{more} other {plural} longer")));
+        (!output.is_empty()).then(|| output.join("; "))
     }
 }
 

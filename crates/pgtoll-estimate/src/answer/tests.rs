@@ -142,10 +142,10 @@ fn without_rounds_there_is_what_was_counted_or_nothing() {
 fn an_answer_is_read_back() {
     let answer = summarise(&run()).answer.unwrap();
     let read: RunAnswer = serde_json::from_str(&serde_json::to_string(&answer).unwrap()).unwrap();
-    let said = |answer: &RunAnswer| {
+    let output = |answer: &RunAnswer| {
         answer.lines.iter().map(|line| line.figure.clone()).collect::<Vec<_>>()
     };
-    assert_eq!((&read.headline, said(&read)), (&answer.headline, said(&answer)));
+    assert_eq!((&read.headline, output(&read)), (&answer.headline, output(&answer)));
 }
 
 #[test]

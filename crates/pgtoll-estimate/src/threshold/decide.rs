@@ -27,7 +27,7 @@ pub enum ThresholdOutcome {
 
 impl ThresholdOutcome {
     /// As lines end.
-    pub(super) fn words(self) -> &'static str {
+    pub(super) fn describe(self) -> &'static str {
         match self {
             Self::Kept => "kept",
             Self::NotResolved => "not resolved",
@@ -68,7 +68,7 @@ fn under(threshold: &Threshold, workload: &Workload, result: &RunResult) -> Deci
         }
         Figure::Counted(name) => counted(threshold, workload, name, result),
     };
-    let line = format!("{}: {}: {figure}: {}", threshold.text, workload.name, outcome.words());
+    let line = format!("{}: {}: {figure}: {}", threshold.text, workload.name, outcome.describe());
     Decision { line, outcome }
 }
 

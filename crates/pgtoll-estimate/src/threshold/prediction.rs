@@ -123,12 +123,12 @@ impl PredictionThreshold {
         let (figure, outcome) = match self.figure.interval_in(answer) {
             Some(interval) => {
                 let outcome = self.relation.of_interval(interval.lower, interval.upper, self.limit);
-                (self.figure.words(&interval), outcome)
+                (self.figure.describe(&interval), outcome)
             }
             None => (self.figure.unknown().to_owned(), ThresholdOutcome::NotResolved),
         };
         let question = format!("{} = {}", answer.setting, answer.value);
-        let line = format!("{}: {question}: {figure}: {}", self.text, outcome.words());
+        let line = format!("{}: {question}: {figure}: {}", self.text, outcome.describe());
         Decision { line, outcome }
     }
 }
@@ -151,7 +151,7 @@ impl PredictedFigure {
     }
 
     /// `+2.9 % [+2.4, +3.5]`.
-    fn words(self, interval: &Interval) -> String {
+    fn describe(self, interval: &Interval) -> String {
         let three = |words: fn(f64) -> String, unit: &str| {
             let [estimate, lower, upper] =
                 [interval.estimate, interval.lower, interval.upper].map(words);

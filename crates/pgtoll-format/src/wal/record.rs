@@ -133,7 +133,7 @@ impl Record<'_> {
     /// Takes the record apart. `parts` is overwritten; after an error it holds nothing of use.
     pub fn parts(&self, parts: &mut Parts) -> Result<(), WalError> {
         let taken = self.take_apart(parts);
-        taken.map_err(|what| WalError::Inconsistent { at: self.at, what })
+        taken.map_err(|label| WalError::Inconsistent { at: self.at, what: label })
     }
 
     fn take_apart(&self, parts: &mut Parts) -> Result<(), &'static str> {

@@ -135,13 +135,13 @@ pub(super) fn first_value(
 /// Looks again and again until it is as it should be. `look` says how it is instead.
 pub(super) fn until(
     interrupt: &Interrupt,
-    what: &'static str,
+    label: &'static str,
     mut look: impl FnMut() -> Result<Result<(), String>, BalanceError>,
 ) -> Result<(), BalanceError> {
     let began = Instant::now();
     while let Err(state) = look()? {
         if began.elapsed() > LIMIT {
-            return Err(BalanceError::NotReached { what, seconds: LIMIT.as_secs(), state });
+            return Err(BalanceError::NotReached { what: label, seconds: LIMIT.as_secs(), state });
         }
         interrupt.wait(INTERVAL)?;
     }

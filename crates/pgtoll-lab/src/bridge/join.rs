@@ -92,8 +92,8 @@ fn text_of<'a>(node: &'a Value, name: &str) -> Option<&'a str> {
     node.get(name)?.as_str()
 }
 
-fn unread(what: &str) -> BridgeError {
-    BridgeError::Plan(what.to_owned())
+fn unread(label: &str) -> BridgeError {
+    BridgeError::Plan(label.to_owned())
 }
 
 #[cfg(test)]

@@ -278,9 +278,9 @@ fn timeline(switch: &Switch, judged: &JudgeRecord) -> ClientTimeline {
         ("the old primary has stopped", Some(switch.stopped)),
         ("the standby is promoted", Some(switch.promoted)),
     ];
-    let event = |(what, since_error): (&str, Option<Duration>)| {
+    let event = |(label, since_error): (&str, Option<Duration>)| {
         let at_s = began_s + (switch.met + since_error?).as_secs_f64();
-        Some(JudgedEvent { at_s, what: what.to_owned() })
+        Some(JudgedEvent { at_s, what: label.to_owned() })
     };
     ClientTimeline {
         seconds: judged.seconds,

@@ -133,8 +133,8 @@ fn continued(
         ("machine", earlier.host == own.host),
         ("design", earlier.design == own.design),
     ];
-    if let Some((what, _)) = differences.into_iter().find(|(_, is_same)| !is_same) {
-        return Err(CorruptionError::AnotherRecord { what });
+    if let Some((label, _)) = differences.into_iter().find(|(_, is_same)| !is_same) {
+        return Err(CorruptionError::AnotherRecord { what: label });
     }
     Ok(CorruptionRecord { ended: None, complete: false, ..earlier })
 }

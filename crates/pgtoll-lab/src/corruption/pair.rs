@@ -207,13 +207,13 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 
 fn wait(
     context: &LabContext<'_>,
-    what: &str,
+    label: &str,
     mut is_so: impl FnMut() -> Result<bool, CorruptionError>,
 ) -> Result<(), CorruptionError> {
     let until = Instant::now() + PATIENCE;
     while !is_so()? {
         if Instant::now() > until {
-            let message = format!("waited for {} s until {what}", PATIENCE.as_secs());
+            let message = format!("waited for {} s until {label}", PATIENCE.as_secs());
             return Err(CorruptionError::Unexpected(message));
         }
         context.interrupt.wait(LOOK)?;

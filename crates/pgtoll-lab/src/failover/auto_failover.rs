@@ -170,8 +170,8 @@ impl Monitor {
         let mut events = Vec::new();
         connection.query_each(&sql, |row, _| {
             let at_s = row.parse("at")?;
-            let what = format!("{MONITOR_NAME}: {}", row.text("description")?);
-            events.push(JudgedEvent { at_s, what });
+            let label = format!("{MONITOR_NAME}: {}", row.text("description")?);
+            events.push(JudgedEvent { at_s, what: label });
             Ok(())
         })?;
         connection.close();

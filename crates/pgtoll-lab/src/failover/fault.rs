@@ -61,7 +61,7 @@ impl FaultAction {
     }
 
     /// In the judge's words.
-    pub(super) fn words(&self) -> &'static str {
+    pub(super) fn describe(&self) -> &'static str {
         match self.fault {
             FailoverFault::HostDeath => "death of the primary's host",
             FailoverFault::Postmaster => "SIGKILL to the primary's postmaster",

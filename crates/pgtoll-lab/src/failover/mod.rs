@@ -355,8 +355,8 @@ fn continued(
         ("machine", earlier.host == own.host),
         ("design", earlier.design == own.design),
     ];
-    if let Some((what, _)) = differences.into_iter().find(|(_, is_same)| !is_same) {
-        return Err(FailoverError::AnotherRecord { what });
+    if let Some((label, _)) = differences.into_iter().find(|(_, is_same)| !is_same) {
+        return Err(FailoverError::AnotherRecord { what: label });
     }
     Ok(FailoverRecord { ended: None, complete: false, ..earlier })
 }

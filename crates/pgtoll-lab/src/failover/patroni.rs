@@ -248,13 +248,13 @@ impl Topology for PatroniTopology {
 fn patroni_events(text: &str, name: &str, began: SystemTime) -> Vec<JudgedEvent> {
     let event = |line: &str| {
         let (time, rest) = line.split_once(' ')?;
-        let (_, what) = rest.split_once(": ")?;
+        let (_, subject) = rest.split_once(": ")?;
         let time = UNIX_EPOCH.checked_add(Duration::try_from_secs_f64(time.parse().ok()?).ok()?)?;
-        let is_idle = what.starts_with("no action") || what.starts_with("Lock owner");
+        let is_idle = subject.starts_with("no action") || subject.starts_with("Lock owner");
         let at_s = seconds_after(began, time).filter(|_| !is_idle)?;
         // What Python says of a connection that was refused is of no use to a reader.
-        let what = what.split(" (HTTPConnectionPool").next().unwrap_or(what);
-        Some(JudgedEvent { at_s, what: format!("{name}: {what}") })
+        let label = subject.split(" (HTTPConnectionPool").next().unwrap_or(subject);
+        Some(JudgedEvent { at_s, what: format!("{name}: {label}") })
     };
     text.lines().filter_map(event).collect()
 }
@@ -262,10 +262,10 @@ fn patroni_events(text: &str, name: &str, began: SystemTime) -> Vec<JudgedEvent>
 /// Of lines that begin with a time: what the proxy reported since the fault.
 fn haproxy_events(text: &str, began: SystemTime) -> Vec<JudgedEvent> {
     let event = |line: &str| {
-        let (time, what) = line.split_once(' ')?;
+        let (time, subject) = line.split_once(' ')?;
         let time = SystemTime::from(time.parse::<jiff::Timestamp>().ok()?);
-        let what = what.split(", reason: ").next().unwrap_or(what).trim();
-        Some(JudgedEvent { at_s: seconds_after(began, time)?, what: format!("HAProxy: {what}") })
+        let label = subject.split(", reason: ").next().unwrap_or(subject).trim();
+        Some(JudgedEvent { at_s: seconds_after(began, time)?, what: format!("HAProxy: {label}") })
     };
     text.lines().filter_map(event).collect()
 }

@@ -19,12 +19,12 @@ impl RejoinSteps {
     }
 
     /// When this step was done.
-    pub(super) fn at(&self, what: &str) -> Option<f64> {
-        self.events.iter().find(|step| step.what == what).map(|step| step.at_s)
+    pub(super) fn at(&self, label: &str) -> Option<f64> {
+        self.events.iter().find(|step| step.what == label).map(|step| step.at_s)
     }
 
-    pub(super) fn done(&mut self, what: &str) {
+    pub(super) fn done(&mut self, label: &str) {
         let at_s = self.began.elapsed().as_secs_f64();
-        self.events.push(JudgedEvent { at_s, what: what.to_owned() });
+        self.events.push(JudgedEvent { at_s, what: label.to_owned() });
     }
 }

@@ -203,7 +203,7 @@ fn judge_fault(
     (case, number): (FailoverCase, u32),
 ) -> Result<JudgeRecord, FailoverError> {
     let fault = JudgeFault {
-        what: action.words().to_owned(),
+        what: action.describe().to_owned(),
         at: context.plan.fault_at(case, number),
         action: Box::new(move || match action.act() {
             Ok(status) => JudgeFaultEnd::done(status),

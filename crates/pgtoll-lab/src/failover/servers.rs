@@ -71,16 +71,16 @@ pub(super) fn wait_for_streaming(
 
 /// Waits until there is nothing left that `state` says.
 pub(super) fn until(
-    what: &'static str,
+    label: &'static str,
     interrupt: &Interrupt,
     state: impl FnMut() -> Result<Option<String>, FailoverError>,
 ) -> Result<(), FailoverError> {
-    until_within(what, LIMIT, interrupt, state)
+    until_within(label, LIMIT, interrupt, state)
 }
 
 /// The same, for so long.
 pub(super) fn until_within(
-    what: &'static str,
+    label: &'static str,
     limit: Duration,
     interrupt: &Interrupt,
     mut state: impl FnMut() -> Result<Option<String>, FailoverError>,
@@ -88,7 +88,7 @@ pub(super) fn until_within(
     let end = Instant::now() + limit;
     while let Some(state) = state()? {
         if Instant::now() > end {
-            return Err(FailoverError::NotReached { what, seconds: limit.as_secs(), state });
+            return Err(FailoverError::NotReached { what: label, seconds: limit.as_secs(), state });
         }
         interrupt.wait(PAUSE)?;
     }

@@ -15,12 +15,12 @@ impl Steps {
     /// over, as are those from before the fault.
     pub(super) fn parse(text: &str, fault: SystemTime) -> Self {
         let step = |line: &str| {
-            let (time, what) = line.split_once(' ')?;
+            let (time, label) = line.split_once(' ')?;
             let (seconds, nanos) = time.split_once('.')?;
             let time = Duration::new(seconds.parse().ok()?, nanos.parse().ok()?);
             let began = fault.duration_since(UNIX_EPOCH).ok()?;
             let at_s = time.checked_sub(began)?.as_secs_f64();
-            Some(JudgedEvent { at_s, what: what.trim_end_matches(" 1").to_owned() })
+            Some(JudgedEvent { at_s, what: label.trim_end_matches(" 1").to_owned() })
         };
         let mut events: Vec<JudgedEvent> = text.lines().filter_map(step).collect();
         events.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
@@ -28,8 +28,8 @@ impl Steps {
     }
 
     /// When this was reported first.
-    pub(super) fn first(&self, what: &str) -> Option<f64> {
-        self.events.iter().find(|event| event.what == what).map(|event| event.at_s)
+    pub(super) fn first(&self, label: &str) -> Option<f64> {
+        self.events.iter().find(|event| event.what == label).map(|event| event.at_s)
     }
 }
 

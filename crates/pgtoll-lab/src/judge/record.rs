@@ -128,10 +128,10 @@ impl RunHistory {
         let mut fault: Option<JudgedFault> = None;
         for event in &self.events {
             match (event, &mut fault) {
-                (RunEvent::FaultBegan { at_ns, what }, None) => {
-                    let what = what.clone();
+                (RunEvent::FaultBegan { at_ns, what: subject }, None) => {
+                    let label = subject.clone();
                     fault = Some(JudgedFault {
-                        what,
+                        what: label,
                         began_s: seconds(*at_ns),
                         ..JudgedFault::default()
                     });
@@ -150,7 +150,7 @@ impl RunHistory {
 
     fn judged_events(&self) -> Vec<JudgedEvent> {
         let judged = |event: &RunEvent| {
-            let (at_ns, what) = match event {
+            let (at_ns, label) = match event {
                 RunEvent::FaultBegan { at_ns, .. } => (*at_ns, "fault begins".to_owned()),
                 RunEvent::FaultEnded { at_ns, status, .. } => {
                     (*at_ns, format!("fault ends ({status})"))
@@ -162,7 +162,7 @@ impl RunHistory {
                 RunEvent::Ended { at_ns } => (*at_ns, "end".to_owned()),
                 _ => return None,
             };
-            Some(JudgedEvent { at_s: seconds(at_ns), what })
+            Some(JudgedEvent { at_s: seconds(at_ns), what: label })
         };
         self.events.iter().filter_map(judged).collect()
     }

@@ -268,10 +268,10 @@ impl Session<'_> {
         match std::mem::replace(&mut self.fault, FaultPhase::None) {
             FaultPhase::Planned(fault) if now_ns >= nanoseconds(fault.at) => {
                 // It may be a command line with a password.
-                let what = masked(&fault.what).into_owned();
-                on_progress(JudgeProgress::Event(&format!("fault: {what}")));
+                let label = masked(&fault.what).into_owned();
+                on_progress(JudgeProgress::Event(&format!("fault: {label}")));
                 let at_ns = self.state.now_ns();
-                self.state.log(&RunEvent::FaultBegan { at_ns, what });
+                self.state.log(&RunEvent::FaultBegan { at_ns, what: label });
                 let sender = self.sender.clone();
                 let act = move || drop(sender.send(Told::FaultEnded((fault.action)())));
                 // Left alone if it never ends.

@@ -34,7 +34,7 @@ impl Inconsistency {
     /// A name that is not among those that it should be one of.
     pub(super) fn not_among<'n>(
         place: KeyPath,
-        what: &str,
+        label: &str,
         name: &str,
         names: impl IntoIterator<Item = &'n str> + Clone,
     ) -> Self {
@@ -42,7 +42,7 @@ impl Inconsistency {
             Some(near) => format!("did you mean {near:?}?"),
             None => format!("there are {}", list(names)),
         };
-        Self { hint: Some(hint), ..Self::at(place, what) }
+        Self { hint: Some(hint), ..Self::at(place, label) }
     }
 }
 
@@ -198,8 +198,8 @@ impl Experiment {
             return Some(Inconsistency { hint, ..Inconsistency::at(place, text) });
         }
         self.arm_names().all(|name| name != other).then(|| {
-            let what = format!("arm {other:?} does not exist");
-            Inconsistency::not_among(place, &what, other, self.arm_names())
+            let label = format!("arm {other:?} does not exist");
+            Inconsistency::not_among(place, &label, other, self.arm_names())
         })
     }
 
@@ -215,7 +215,7 @@ impl Experiment {
             settings.keys().map(move |name| (place.key("settings").key(name), name))
         }) {
             let lower = name.to_ascii_lowercase();
-            let (what, hint) = match lower.as_str() {
+            let (label, hint) = match lower.as_str() {
                 _ if RESERVED.contains(&lower.as_str()) => {
                     ("is pgtoll's own", "leave it out: pgtoll's servers depend on it".to_owned())
                 }
@@ -225,7 +225,7 @@ impl Experiment {
             found.push(Inconsistency {
                 place,
                 of_key: true,
-                message: format!("setting {name} {what}"),
+                message: format!("setting {name} {label}"),
                 hint: Some(hint),
             });
         }
@@ -334,8 +334,8 @@ impl WorkloadSpec {
 
     /// The first thing that does not fit in it.
     fn inconsistency(&self, place: &KeyPath) -> Option<Inconsistency> {
-        let wrong = |place: KeyPath, what: &str| {
-            Some(Inconsistency::at(place, format!("workload {:?} {what}", self.name)))
+        let wrong = |place: KeyPath, label: &str| {
+            Some(Inconsistency::at(place, format!("workload {:?} {label}", self.name)))
         };
         let key = |key: &str| place.key(key);
         let kinds = [self.script.is_some(), self.command.is_some(), !self.steps.is_empty()];
@@ -347,8 +347,8 @@ impl WorkloadSpec {
         let mut steps = self.steps.iter().enumerate();
         let mistake =
             steps.find_map(|(index, step)| step.mistake(&place.key("steps").entry(index)));
-        if let Some((place, what)) = mistake {
-            return wrong(place, &what);
+        if let Some((place, label)) = mistake {
+            return wrong(place, &label);
         }
         if !self.steps.is_empty() && self.measured().next().is_none() {
             return wrong(key("steps"), "measures nothing");

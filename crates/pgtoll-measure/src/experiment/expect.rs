@@ -118,14 +118,14 @@ impl ExpectSpec {
         let names = || experiment.workloads.iter().flat_map(WorkloadSpec::names);
         if names().all(|name| name != self.workload) {
             let names: Vec<&str> = names().collect();
-            let what = format!("workload {:?} does not exist", self.workload);
+            let label = format!("workload {:?} does not exist", self.workload);
             let place = place.key("workload");
-            found.push(Inconsistency::not_among(place, &what, &self.workload, names));
+            found.push(Inconsistency::not_among(place, &label, &self.workload, names));
         }
         if experiment.arm_names().all(|name| name != self.arm) {
-            let what = format!("arm {:?} does not exist", self.arm);
+            let label = format!("arm {:?} does not exist", self.arm);
             let names = experiment.arm_names();
-            found.push(Inconsistency::not_among(place.key("arm"), &what, &self.arm, names));
+            found.push(Inconsistency::not_among(place.key("arm"), &label, &self.arm, names));
         }
         if ExpectedFigure::named(&self.metric).is_none() {
             let near = nearest(&self.metric, ExpectedFigure::names());

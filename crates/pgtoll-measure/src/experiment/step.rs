@@ -161,8 +161,8 @@ impl StepSpec {
     pub(super) fn mistake(&self, place: &KeyPath) -> Option<(KeyPath, String)> {
         let kinds: Vec<&str> = self.kinds().collect();
         let [kind] = kinds[..] else {
-            let what = format!("has a step that is not one of {}", list(KINDS));
-            return Some((place.clone(), what));
+            let label = format!("has a step that is not one of {}", list(KINDS));
+            return Some((place.clone(), label));
         };
         let given = [
             ("scale", self.scale.is_some()),
@@ -182,10 +182,10 @@ impl StepSpec {
             (!item.contains(&kind)).then_some((key, item))
         });
         if let Some((key, foreign)) = foreign {
-            let what = format!("has {key} in a step of {kind}; it is of {}", list(foreign));
-            return Some((place.key(key), what));
+            let label = format!("has {key} in a step of {kind}; it is of {}", list(foreign));
+            return Some((place.key(key), label));
         }
-        self.mistake_of_kind(kind).map(|(key, what)| (place.key(key), what.to_owned()))
+        self.mistake_of_kind(kind).map(|(key, label)| (place.key(key), label.to_owned()))
     }
 
     fn mistake_of_kind(&self, kind: &str) -> Option<(&'static str, &'static str)> {
@@ -321,8 +321,8 @@ impl Experiment {
                     let hint = "${scale} stands for the experiment's scale factor".to_owned();
                     ("a value cannot be called \"scale\"".to_owned(), Some(hint))
                 } else if !is_name(name) {
-                    let what = "is not a lower-case letter with letters, digits and _ behind it";
-                    (format!("value name {name:?} {what}"), None)
+                    let label = "is not a lower-case letter with letters, digits and _ behind it";
+                    (format!("value name {name:?} {label}"), None)
                 } else if names().all(|item| item != name) {
                     let hint = format!("write ${{{name}}} in sql, program or beside of a step");
                     (format!("no step uses the value {name:?}"), Some(hint))

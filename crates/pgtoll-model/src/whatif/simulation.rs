@@ -176,8 +176,9 @@ impl CheckpointSimulation {
     /// Where the source's next checkpoint was asked for, and whether it is past that by a segment.
     pub(super) fn source_asked(&self) -> (bool, bool) {
         let segments = self.pace_bytes / self.usable;
-        let asked = (self.redo / self.usable).saturating_add(segments).saturating_mul(self.usable);
-        (self.position >= asked, self.position >= asked.saturating_add(self.usable))
+        let requested =
+            (self.redo / self.usable).saturating_add(segments).saturating_mul(self.usable);
+        (self.position >= requested, self.position >= requested.saturating_add(self.usable))
     }
 
     /// Its writes are few, and end before the mark.

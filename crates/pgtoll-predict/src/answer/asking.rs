@@ -41,7 +41,7 @@ impl Asking<'_> {
         PredictionAnswer {
             setting: self.question.name.to_owned(),
             today: self.today.clone(),
-            value: self.question.value.words(),
+            value: self.question.value.describe(),
             headline: String::new(),
             reason: None,
             wal: None,

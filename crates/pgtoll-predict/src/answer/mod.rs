@@ -177,14 +177,14 @@ mod tests {
     fn answered(
         settings: &[(&str, &str)],
         window: WatchWindow,
-        asked: &[&str],
+        wanted: &[&str],
     ) -> PredictionRecord {
         let watch = ServerWatch { windows: vec![window], complete: true, ..ServerWatch::default() };
-        let asked: Vec<SettingQuestion> =
-            asked.iter().map(|text| SettingQuestion::parse(text).unwrap()).collect();
+        let requested: Vec<SettingQuestion> =
+            wanted.iter().map(|text| SettingQuestion::parse(text).unwrap()).collect();
         let provenance =
             Provenance { version: String::new(), command: Vec::new(), made: String::new() };
-        prediction_record(provenance, Watched::now(server(settings), watch), &asked)
+        prediction_record(provenance, Watched::now(server(settings), watch), &requested)
     }
 
     #[test]

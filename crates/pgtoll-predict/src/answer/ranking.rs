@@ -286,7 +286,7 @@ mod tests {
         WatchedStatement { query_id: id.to_owned(), work, ..WatchedStatement::default() }
     }
 
-    fn asked(
+    fn requested(
         settings: &[(&str, &str)],
         windows: Vec<WatchWindow>,
         statements: Vec<WatchedStatement>,
@@ -333,7 +333,7 @@ mod tests {
             window(Some(census(1000, 1000, &[("public.a", 300), ("public.b", 100)]))),
             window(Some(census(9000, 1000, &[("public.a", 100), ("public.b", 300)]))),
         ];
-        let ranking = asked(&[], windows, Vec::new(), "data_checksums=on").payers.unwrap();
+        let ranking = requested(&[], windows, Vec::new(), "data_checksums=on").payers.unwrap();
         let names: Vec<&str> =
             ranking.relations.iter().map(|relation| relation.relation.as_str()).collect();
         assert_eq!(names, ["public.b", "public.a"]);
@@ -351,7 +351,7 @@ mod tests {
         let seen = || vec![window(Some(census(1000, 1000, &[("public.a", 900)])))];
         let statements =
             || vec![statement("1", 30_000, 0), statement("2", 3, 900), statement("3", 3_000, 0)];
-        let ranking = asked(&[], seen(), statements(), "data_checksums=on").payers.unwrap();
+        let ranking = requested(&[], seen(), statements(), "data_checksums=on").payers.unwrap();
         let ids = |ranking: &PayerRanking| -> Vec<String> {
             ranking.statements.iter().map(|statement| statement.query_id.clone()).collect()
         };
@@ -366,12 +366,12 @@ mod tests {
         assert!((0.8..0.99).contains(&ranking.other_cpu_share.unwrap()), "{ranking:?}");
         // Where hints are logged already only reads and writes cost; without them, only hints.
         let logs = [("wal_log_hints", "on")];
-        let ranking = asked(&logs, seen(), statements(), "data_checksums=on").payers.unwrap();
+        let ranking = requested(&logs, seen(), statements(), "data_checksums=on").payers.unwrap();
         assert_eq!(ids(&ranking), ["1", "3", "2"]);
         assert!(ranking.relations.is_empty() && ranking.statements[0].image_share.is_none());
-        let ranking = asked(&[], seen(), statements(), "wal_log_hints=on").payers.unwrap();
+        let ranking = requested(&[], seen(), statements(), "wal_log_hints=on").payers.unwrap();
         assert_eq!(ids(&ranking), ["2"]);
-        assert!(asked(&[], seen(), statements(), "max_wal_size=4GB").payers.is_none());
+        assert!(requested(&[], seen(), statements(), "max_wal_size=4GB").payers.is_none());
     }
 
     /// New blocks are among those that a statement wrote, and are not summed.
@@ -380,7 +380,7 @@ mod tests {
         let work = StatementWork { calls: 1, blocks_written: 60_000, ..StatementWork::default() };
         let load = WatchedStatement { query_id: "1".into(), work, ..WatchedStatement::default() };
         let windows = vec![WatchWindow { blocks_evicted: 600, ..window(None) }];
-        let ranking = asked(&[], windows, vec![load], "data_checksums=on").payers.unwrap();
+        let ranking = requested(&[], windows, vec![load], "data_checksums=on").payers.unwrap();
         // 2 a second, a µs each.
         let cores = ranking.statements[0].cpu_cores.estimate;
         assert!((1e-6..4e-6).contains(&cores), "{cores}");

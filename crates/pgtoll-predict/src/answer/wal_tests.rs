@@ -122,16 +122,16 @@ fn wal(logs_hints: bool) -> WatchedWal {
     }
 }
 
-fn answered(settings: &[(&str, &str)], wal: WatchedWal, asked: &str) -> PredictionRecord {
+fn answered(settings: &[(&str, &str)], wal: WatchedWal, requested: &str) -> PredictionRecord {
     let windows = vec![window(1, 0), window(2, 0)];
-    answered_with(settings, ServerWatch { windows, wal: Some(wal), ..<_>::default() }, asked)
+    answered_with(settings, ServerWatch { windows, wal: Some(wal), ..<_>::default() }, requested)
 }
 
-fn answered_with(settings: &[(&str, &str)], watch: ServerWatch, asked: &str) -> PredictionRecord {
+fn answered_with(settings: &[(&str, &str)], watch: ServerWatch, wanted: &str) -> PredictionRecord {
     let provenance =
         Provenance { version: String::new(), command: Vec::new(), made: String::new() };
-    let asked = [SettingQuestion::parse(asked).unwrap()];
-    prediction_record(provenance, Watched::now(server(settings), watch), &asked)
+    let requested = [SettingQuestion::parse(wanted).unwrap()];
+    prediction_record(provenance, Watched::now(server(settings), watch), &requested)
 }
 
 const HINTS: [(&str, &str); 1] = [("wal_log_hints", "on")];
@@ -201,16 +201,16 @@ fn a_part_of_a_cycle_saves_between_nothing_and_all_images() {
 
 #[test]
 fn other_distances_are_replayed_where_enough_wal_was_read() {
-    let answer = |asked: &str| answered(&[], wal(false), asked).answers[0].clone();
+    let answer = |requested: &str| answered(&[], wal(false), requested).answers[0].clone();
     let found = answer("max_wal_size=20GB");
     let wal = found.wal.as_ref().unwrap();
     assert_eq!((wal.basis, &found.reason), (PredictionBasis::WhatIf, &None));
     let share = wal.extra_share.unwrap();
     assert!(near(share.estimate, -0.1) && near(share.lower, -0.136) && near(share.upper, -0.064));
     // Too far apart for this WAL, and not replayed at all.
-    for asked in ["max_wal_size=90GB", "checkpoint_timeout=30min"] {
-        let found = answer(asked);
-        assert_eq!(found.wal.as_ref().unwrap().basis, PredictionBasis::ClosedForm, "{asked}");
+    for requested in ["max_wal_size=90GB", "checkpoint_timeout=30min"] {
+        let found = answer(requested);
+        assert_eq!(found.wal.as_ref().unwrap().basis, PredictionBasis::ClosedForm, "{requested}");
     }
 }
 

@@ -125,14 +125,14 @@ fn is_of(row: &WhatIfRow, own: &WhatIfRow, value: AskedValue) -> bool {
     match value {
         AskedValue::Checksums(_) | AskedValue::Hints(_) => false,
         AskedValue::Compression(_) => {
-            same_size && same_time && row.wal_compression == value.words()
+            same_size && same_time && row.wal_compression == value.describe()
         }
         AskedValue::MaxWalSize(size) => {
             same_time && same_images && row.max_wal_size_bytes == Some(size.0)
         }
         AskedValue::Timeout(time) => {
-            let asked = time.0.as_secs_f64().to_bits();
-            same_size && same_images && seconds(row) == Some(asked)
+            let requested = time.0.as_secs_f64().to_bits();
+            same_size && same_images && seconds(row) == Some(requested)
         }
     }
 }

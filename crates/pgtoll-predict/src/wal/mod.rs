@@ -47,12 +47,12 @@ pub fn watch_with_wal(
         session.query_one("SELECT current_setting('wal_block_size') AS bytes")?.parse("bytes")?;
     let postmaster = session.postmaster();
     session.close();
-    let asked = WalQuestion::new(&server, &facts.wal, page_bytes, questions);
+    let requested = WalQuestion::new(&server, &facts.wal, page_bytes, questions);
     let stop = Stop::default();
     let interim = Interim::default();
     let reader =
-        WalReader { dsn, asked: &asked, postmaster, stop: &stop, interrupt, interim: &interim };
-    let mut passed_on = PassedOn { asked: &asked, interim: &interim, read: None };
+        WalReader { dsn, asked: &requested, postmaster, stop: &stop, interrupt, interim: &interim };
+    let mut passed_on = PassedOn { asked: &requested, interim: &interim, read: None };
     let (server, mut seen, read) = thread::scope(|scope| {
         // Whatever ends this function ends the other thread.
         let _stops = stop.when_dropped();
@@ -62,7 +62,7 @@ pub fn watch_with_wal(
         stop.at(end_of_wal(dsn, interrupt));
         Ok::<_, PredictError>((server, seen, joined(running)?))
     })?;
-    add(&server, &mut seen, &asked, read);
+    add(&server, &mut seen, &requested, read);
     Ok((server, seen))
 }
 
@@ -120,7 +120,7 @@ fn joined(
 }
 
 /// Adds what was read to what was seen.
-fn add(server: &WatchedServer, seen: &mut ServerWatch, asked: &WalQuestion, read: ReadWal) {
+fn add(server: &WatchedServer, seen: &mut ServerWatch, requested: &WalQuestion, read: ReadWal) {
     let identifier = read.streamed.summary.system_identifier.to_string();
     let has_any = read.streamed.summary.from.is_some();
     if has_any && identifier != server.system_identifier {
@@ -132,7 +132,7 @@ fn add(server: &WatchedServer, seen: &mut ServerWatch, asked: &WalQuestion, read
         seen.discarded.push(format!("WAL: {why}"));
         return;
     }
-    add_wal(seen, watched_wal(asked, read));
+    add_wal(seen, watched_wal(requested, read));
 }
 
 fn add_wal(seen: &mut ServerWatch, wal: Option<WatchedWal>) {

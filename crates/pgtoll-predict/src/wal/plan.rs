@@ -41,7 +41,9 @@ impl WalQuestion {
         let toggled = [Candidate { hints: other, ..today }, Candidate { hints: other, ..own }];
         let mut rows = vec![own];
         rows.extend(toggled);
-        for candidate in questions.iter().filter_map(|question| asked(own, question.value)) {
+        for candidate in
+            questions.iter().filter_map(|question| requested_candidate(own, question.value))
+        {
             if !rows.contains(&candidate) {
                 rows.push(candidate);
             }
@@ -65,7 +67,7 @@ impl WalQuestion {
 }
 
 /// The server's settings with one of them changed; `None`: hints, which are asked in any case.
-fn asked(own: Candidate, value: AskedValue) -> Option<Candidate> {
+fn requested_candidate(own: Candidate, value: AskedValue) -> Option<Candidate> {
     let rule = own.rule?;
     match value {
         AskedValue::Checksums(_) | AskedValue::Hints(_) => None,
@@ -111,9 +113,9 @@ mod tests {
         };
         let questions = ["data_checksums=on", "max_wal_size=8GB", "wal_compression=lz4"]
             .map(|text| SettingQuestion::parse(text).unwrap());
-        let asked = WalQuestion::new(&server, &MAJORS[0].wal, 8192, &questions);
-        assert!(asked.settings.hints && asked.settings.max_wal_size.0 == 4 << 30);
-        let shown = asked.grid.rows.iter().map(|row| {
+        let requested = WalQuestion::new(&server, &MAJORS[0].wal, 8192, &questions);
+        assert!(requested.settings.hints && requested.settings.max_wal_size.0 == 4 << 30);
+        let shown = requested.grid.rows.iter().map(|row| {
             (row.max_wal_size().map(|size| size.0 >> 30), row.compression.name(), row.hints)
         });
         let expected = [
@@ -124,7 +126,7 @@ mod tests {
             (Some(4), "lz4", true),
         ];
         assert_eq!(shown.collect::<Vec<_>>(), expected);
-        assert_eq!(asked.question.compressing.with.len(), 1);
-        assert_eq!(asked.question.settings.len(), 1 + expected.len());
+        assert_eq!(requested.question.compressing.with.len(), 1);
+        assert_eq!(requested.question.settings.len(), 1 + expected.len());
     }
 }

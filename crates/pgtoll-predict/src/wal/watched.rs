@@ -7,24 +7,24 @@ use crate::wal::plan::WalQuestion;
 use crate::wal::reader::ReadWal;
 
 /// `None` where not a record was read.
-pub(crate) fn watched_wal(asked: &WalQuestion, read: ReadWal) -> Option<WatchedWal> {
+pub(crate) fn watched_wal(requested: &WalQuestion, read: ReadWal) -> Option<WatchedWal> {
     let ReadWal { streamed: Streamed { summary, redo, resumed, end }, sender_cpu_s, ended } = read;
     let answer = &summary.collected;
     let (from, to) = answer.from.zip(answer.to)?;
     let source = WhatIfSource {
         names: Vec::new(),
-        settings: asked.settings,
+        settings: requested.settings,
         guessed: WalQuestion::guessed(),
         settings_by: String::new(),
         notes: Vec::new(),
     };
     let provenance =
         Provenance { version: String::new(), command: Vec::new(), made: String::new() };
-    let compressing = &asked.question.compressing;
+    let compressing = &requested.question.compressing;
     // Others that are in the same segment may be long past.
     let cycles = answer.cycles.iter().filter(|cycle| cycle.from >= redo);
     let end = end.unwrap_or(End::Interrupted);
-    let whatif = whatif_record(provenance, source, &asked.grid, compressing, &summary, &end);
+    let whatif = whatif_record(provenance, source, &requested.grid, compressing, &summary, &end);
     Some(WatchedWal {
         from,
         to,
@@ -34,7 +34,7 @@ pub(crate) fn watched_wal(asked: &WalQuestion, read: ReadWal) -> Option<WatchedW
         ended,
         resumed,
         redo_points: answer.redo_points.len() as u64,
-        cycles: cycles.map(|item| cycle(item, asked.settings.hints)).collect(),
+        cycles: cycles.map(|item| cycle(item, requested.settings.hints)).collect(),
         check: whatif.check,
         today: whatif.today,
         rows: whatif.rows,

@@ -29,7 +29,7 @@ pub(super) fn bottleneck(done: &ReplayDone) -> Option<ReplayBottleneck> {
         (own, ReplayBottleneck::Replayer),
     ];
     let most = most.into_iter().max_by(|(one, _), (other, _)| one.total_cmp(other));
-    most.map(|(_, what)| what)
+    most.map(|(_, label)| label)
 }
 
 #[cfg(test)]

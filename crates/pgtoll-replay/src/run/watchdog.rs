@@ -117,7 +117,7 @@ impl<'a> Watchdog<'a> {
             .iter()
             .zip(&state.pids)
             .filter(|(item, pid)| matches!(item, SessionState::AtServer { .. }) && **pid != 0);
-        let asked: Vec<String> = at_server.map(|(_, pid)| pid.to_string()).collect();
+        let wanted: Vec<String> = at_server.map(|(_, pid)| pid.to_string()).collect();
         // Who has to finish each prepared transaction, the next one of that name.
         let finishers: BTreeMap<&str, u32> = self
             .finishing
@@ -128,10 +128,10 @@ impl<'a> Watchdog<'a> {
             })
             .collect();
         drop(state);
-        let (Some(connection), false) = (self.monitor.as_mut(), asked.is_empty()) else {
+        let (Some(connection), false) = (self.monitor.as_mut(), wanted.is_empty()) else {
             return BTreeMap::new();
         };
-        let pids = format!("'{{{}}}'::int4[]", asked.join(","));
+        let pids = format!("'{{{}}}'::int4[]", wanted.join(","));
         let mut waits = ServerWaits::new();
         let mut ask = |sql: &str, holders: &dyn Fn(&str) -> Vec<u32>| {
             for row in connection.query(sql)? {
@@ -143,13 +143,13 @@ impl<'a> Watchdog<'a> {
             Ok::<(), pgtoll_wire::Error>(())
         };
         let session = |pid: &str| by_pid.get(&pid.parse().ok()?).copied();
-        let mut asked =
+        let mut requested =
             ask(&blocking(&pids), &|pids| pids.split(',').filter_map(session).collect());
-        if asked.is_ok() && !finishers.is_empty() {
+        if requested.is_ok() && !finishers.is_empty() {
             let finisher = |name: &str| finishers.get(name).copied().into_iter().collect();
-            asked = ask(&prepared(&pids), &finisher);
+            requested = ask(&prepared(&pids), &finisher);
         }
-        if asked.is_err() {
+        if requested.is_err() {
             self.monitor = None;
             return BTreeMap::new();
         }

@@ -80,7 +80,7 @@ fn sessions(counts: &LogCounts, wire: &WireCounts) -> LogFinding {
     let parts: Vec<String> = parts
         .iter()
         .filter(|(count, _)| *count > 0)
-        .map(|(count, what)| format!("{count} {what}"))
+        .map(|(count, label)| format!("{count} {label}"))
         .collect();
     if parts.is_empty() {
         let text = format!("{} sessions, begin and end captured", counts.sessions);
@@ -107,7 +107,7 @@ fn left_out(counts: &LogCounts) -> Option<LogFinding> {
     let parts: Vec<String> = parts
         .iter()
         .filter(|(count, _)| *count > 0)
-        .map(|(count, what)| format!("{count} {what}"))
+        .map(|(count, label)| format!("{count} {label}"))
         .collect();
     let text = parts.join(", ");
     (!parts.is_empty()).then(|| finding("left out", LogFindingState::Partial, text, None))

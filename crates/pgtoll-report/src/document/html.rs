@@ -18,7 +18,7 @@ pub(crate) fn document_html(document: &Document, json: &str, inert: &str, name: 
             (id.as_str(), title, body(section, title))
         })
         .collect();
-    sections.push(("again", "Again", again(document, json, name)));
+    sections.push(("again", "Again", again_section(document, json, name)));
     let main = html! {
         section id="answer" aria-labelledby="answer-heading" {
             h2 id="answer-heading" { "In short" }
@@ -94,7 +94,7 @@ fn table_html(table: &Table, label: &str) -> Markup {
 /// Words of the command that are shown: one that names hundreds of files is cut.
 const COMMAND_WORDS: usize = 100;
 
-fn again(document: &Document, json: &str, name: &str) -> Markup {
+fn again_section(document: &Document, json: &str, name: &str) -> Markup {
     let command: Vec<&str> =
         document.again.iter().take(COMMAND_WORDS).map(String::as_str).collect();
     html! {

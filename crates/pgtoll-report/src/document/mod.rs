@@ -88,11 +88,11 @@ pub(crate) struct Step {
 impl Step {
     /// Steps of a record's advice.
     pub(crate) fn from_advice(advice: &[Advice]) -> Vec<Self> {
-        let step = |Advice { what, command, kind, database }: &Advice| {
+        let step = |Advice { what: label, command, kind, database }: &Advice| {
             let is_sql = *kind == Some(CommandKind::Sql);
             let database = database.as_ref().filter(|_| is_sql);
             let place = database.map(|name| format!(" (in database {name})")).unwrap_or_default();
-            Self { what: format!("{what}{place}"), command: command.clone(), is_sql }
+            Self { what: format!("{label}{place}"), command: command.clone(), is_sql }
         };
         advice.iter().map(step).collect()
     }

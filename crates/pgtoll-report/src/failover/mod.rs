@@ -100,7 +100,7 @@ fn clients(record: &FailoverRecord, rows: &[FailoverRow]) -> Vec<Block> {
     let mut blocks = Vec::new();
     for (number, row) in rows.iter().enumerate() {
         if let Some(shown) = first_run(record, row).and_then(|run| run.timeline.as_ref()) {
-            blocks.push(Block::Paragraph(row.words()));
+            blocks.push(Block::Paragraph(row.describe()));
             blocks.push(Block::Picture(timeline(&format!("clients-{number}"), shown)));
         }
     }
@@ -115,7 +115,7 @@ fn first_steps(record: &FailoverRecord, rows: &[FailoverRow]) -> Vec<Block> {
         let steps: Vec<(String, String)> =
             steps.map(|step| (seconds(Some(step.at_s)), step.what.clone())).collect();
         if !steps.is_empty() {
-            blocks.extend([Block::Paragraph(row.words()), Block::Facts(steps)]);
+            blocks.extend([Block::Paragraph(row.describe()), Block::Facts(steps)]);
         }
     }
     blocks
@@ -255,7 +255,7 @@ impl FailoverRow {
     }
 
     /// What the row is of, in words.
-    fn words(&self) -> String {
+    fn describe(&self) -> String {
         let words = case_words(self.fault, self.engine, self.detector);
         if self.is_back { format!("{words}, back again") } else { words }
     }
@@ -366,7 +366,7 @@ impl FailoverRow {
         let longest = self.longest()?;
         let p95 = self.p95().map(|p95| format!(", 95 % within {p95:.2} s")).unwrap_or_default();
         let outage = if let Some(partition) = &self.partition {
-            partition.words(self.engine)
+            partition.describe(self.engine)
         } else if self.are_bounds {
             let shortest = self.outages.iter().copied().fold(median, f64::min);
             format!(
@@ -407,7 +407,7 @@ impl FailoverRow {
                 self.runs
             ),
         };
-        Some(format!("{}: {outage}; {loss}{restarted}.", self.words()))
+        Some(format!("{}: {outage}; {loss}{restarted}.", self.describe()))
     }
 }
 

@@ -99,7 +99,7 @@ impl PartitionSummary {
     }
 
     /// Outages of both sides, and who took writes, for a manager.
-    pub(super) fn words(&self, engine: FailoverEngine) -> String {
+    pub(super) fn describe(&self, engine: FailoverEngine) -> String {
         let sides: Vec<String> = self
             .sides
             .iter()

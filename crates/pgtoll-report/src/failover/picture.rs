@@ -8,7 +8,7 @@ use crate::plot::{Drawing, Frame, Look, Scale, Unit, Width, Words, figure, legen
 
 pub(super) fn outages(rows: &[FailoverRow]) -> Section {
     let looks: Vec<(String, Look)> =
-        rows.iter().enumerate().map(|(at, row)| (row.words(), Look::from_index(at))).collect();
+        rows.iter().enumerate().map(|(at, row)| (row.describe(), Look::from_index(at))).collect();
     let described = rows.iter().zip(&looks).map(|(row, (name, _))| {
         let values: Vec<String> =
             row.outages.iter().map(|outage| format!("{outage:.2} s")).collect();
@@ -59,7 +59,7 @@ fn drawing(rows: &[FailoverRow], looks: &[(String, Look)], width: Width) -> Draw
 pub(super) fn side_by_side(rows: &[FailoverRow]) -> Option<Section> {
     let described = rows.iter().map(|row| {
         let of_half = row.outage(row.median());
-        format!("{}: {of_half}, median of {} runs", row.words(), row.outages.len())
+        format!("{}: {of_half}, median of {} runs", row.describe(), row.outages.len())
     });
     let words = Words {
         id: "failover-side-by-side".to_owned(),
@@ -99,9 +99,9 @@ fn strips(rows: &[FailoverRow], width: Width) -> Drawing {
         @for (at, row) in rows.iter().enumerate() {
             @let y = 10.0 + STRIP * (float(at) + 0.7);
             @let look = Look::from_index(at);
-            (text(left + 4.0, y - 12.0, "tick", &crate::plot::fitting(&row.words(), right - left)))
+            (text(left + 4.0, y - 12.0, "tick", &crate::plot::fitting(&row.describe(), right - left)))
             @for outage in &row.outages {
-                (look.marker(frame.x.at(*outage), y, &format!("{}: {}", row.words(), row.outage(Some(*outage)))))
+                (look.marker(frame.x.at(*outage), y, &format!("{}: {}", row.describe(), row.outage(Some(*outage)))))
             }
         }
     };

@@ -177,7 +177,7 @@ fn counts(fleet: &FleetRecord) -> String {
         (fleet.refused, "not read"),
     ];
     let counts = counts.iter().filter(|(count, _)| *count > 0);
-    counts.map(|(count, what)| format!("{count} {what}")).collect::<Vec<_>>().join(", ")
+    counts.map(|(count, label)| format!("{count} {label}")).collect::<Vec<_>>().join(", ")
 }
 
 /// When what was verified first was verified.

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use pgtoll_record::{Expectation, Expected, Outcome};
 
-use crate::expectations::{bounds, claim, explained, figure, found, link, words};
+use crate::expectations::{bounds, claim, describe, explained, figure, found, link};
 
 /// A row for each claim, below the name of what it is about where that has one.
 pub(crate) fn table(groups: &[(String, &[Expected])]) -> Markup {
@@ -40,7 +40,7 @@ fn row(expected: &Expected) -> Markup {
                 @if expectation.claim.is_some() { br; span class="small quiet" { (figure(expectation)) } }
             }
             td {
-                strong class=(class) { (words(expected.outcome)) }
+                strong class=(class) { (describe(expected.outcome)) }
                 @if let Some(why) = explained(expected) { br; span class="small quiet" { (why) } }
             }
             td { (bounds(expectation)) }

@@ -49,7 +49,7 @@ pub fn html_report(run: &Run, result: &RunResult) -> String {
         ("design", "Design, noise, settings", circumstances::section(run, result)),
         ("notes", "Notes", circumstances::notes(result)),
         ("reading", "How to read this", circumstances::reading(result)),
-        ("again", "Again", again(result)),
+        ("again", "Again", again_section(result)),
     ];
     let main = html! {
         section id="answer" aria-labelledby="answer-heading" {
@@ -191,7 +191,7 @@ fn patterns() -> Markup {
     }
 }
 
-fn again(result: &RunResult) -> Markup {
+fn again_section(result: &RunResult) -> Markup {
     let json = serde_json::to_string_pretty(result).unwrap_or_default();
     html! {
         p { "The command that makes a run like this one again, with the same random choices:" }
@@ -201,10 +201,10 @@ fn again(result: &RunResult) -> Markup {
 }
 
 /// The page's figures as a file to keep.
-pub(crate) fn download(what: &str, name: &str, json: &str) -> Markup {
+pub(crate) fn download(label: &str, name: &str, json: &str) -> Markup {
     html! {
         p class="screen" {
-            (what) ": "
+            (label) ": "
             a download=(name)
                 href={ "data:application/json;base64," (BASE64.encode(json)) } { (name) }
             ". A program finds the same in the page itself, in the element "

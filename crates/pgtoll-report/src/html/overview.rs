@@ -63,13 +63,13 @@ fn differences(overview: &Overview) -> Markup {
             p { "There is no comparison: it needs at least two completed rounds or repetitions." }
         };
     }
-    let said = groups.iter().flat_map(|group| {
+    let output = groups.iter().flat_map(|group| {
         group.rows.iter().map(|row| format!("{}, {}: {}", group.title, row.name, row.value))
     });
     let words = Words {
         id: "forest".to_owned(),
         title: "Differences from each baseline",
-        description: said.collect::<Vec<_>>().join(". "),
+        description: output.collect::<Vec<_>>().join(". "),
         caption: html! { h3 { "Server CPU, against each baseline" } },
     };
     html! {

@@ -32,7 +32,7 @@ pub(crate) fn prediction_html(prediction: &PredictionRecord) -> String {
     }
     sections.push(("windows", "Windows", windows(prediction)));
     sections.push(("seen", "What was seen", seen(prediction)));
-    sections.push(("again", "Again", again(prediction)));
+    sections.push(("again", "Again", again_section(prediction)));
     let main = html! {
         section id="answer" aria-labelledby="answer-heading" {
             h2 id="answer-heading" { "In short" }
@@ -173,7 +173,7 @@ fn seen(prediction: &PredictionRecord) -> Markup {
     }
 }
 
-fn again(prediction: &PredictionRecord) -> Markup {
+fn again_section(prediction: &PredictionRecord) -> Markup {
     let json = serde_json::to_string(prediction).unwrap_or_default();
     html! {
         p { "The command that watches again:" }

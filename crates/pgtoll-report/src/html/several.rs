@@ -101,13 +101,13 @@ fn of_workload(side: &SideBySide, workload: &Workload, index: usize) -> Markup {
     if groups.is_empty() {
         return html! {};
     }
-    let said = groups.iter().flat_map(|group| {
+    let output = groups.iter().flat_map(|group| {
         group.rows.iter().map(|row| format!("{}, {}: {}", group.title, row.name, row.value))
     });
     let words = Words {
         id: format!("forest-{index}"),
         title: &format!("Differences from {}: {}", side.baseline(), workload.title),
-        description: said.collect::<Vec<_>>().join(". "),
+        description: output.collect::<Vec<_>>().join(". "),
         caption: html! { h3 { (workload.title) } },
     };
     figure(&words, |width| forest(&groups, width))

@@ -23,7 +23,7 @@ pub(crate) fn wal_whatif_html(record: &WalWhatIfRecord) -> String {
         ("settings", "Settings", table(record)),
         ("trust", "How sure that is", trust(record)),
         ("source", "What was read", source(record)),
-        ("again", "Again", again(record)),
+        ("again", "Again", again_section(record)),
     ];
     let main = html! {
         section id="answer" aria-labelledby="answer-heading" {
@@ -182,9 +182,9 @@ fn numbers(rows: &[WhatIfRow], record: &WalWhatIfRecord) -> Markup {
 
 fn table(record: &WalWhatIfRecord) -> Markup {
     let today = std::iter::once(("today (the WAL as it is)".to_owned(), &record.today));
-    let asked = record.rows.iter().map(|row| (title(row, record), row));
+    let requested = record.rows.iter().map(|row| (title(row, record), row));
     html! {
-        (rows_table("WAL by settings", today.chain(asked), record))
+        (rows_table("WAL by settings", today.chain(requested), record))
         ul class="small quiet" {
             @for (mark, words) in marks_of(record) {
                 li { (mark) " " (words) }
@@ -280,7 +280,7 @@ fn source(record: &WalWhatIfRecord) -> Markup {
     facts(known)
 }
 
-fn again(record: &WalWhatIfRecord) -> Markup {
+fn again_section(record: &WalWhatIfRecord) -> Markup {
     let json = serde_json::to_string(record).unwrap_or_default();
     html! {
         p { "The command that works it out again, as long as the WAL is there:" }

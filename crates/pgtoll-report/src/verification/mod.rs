@@ -113,14 +113,14 @@ fn facts_section(verification: &VerificationRecord, suffix: &str) -> Section {
 /// What was verified, without its path.
 fn source_words(verification: &VerificationRecord) -> String {
     let source = &verification.source;
-    let what = if source.backup { "a base backup" } else { source.state.as_str() };
+    let label = if source.backup { "a base backup" } else { source.state.as_str() };
     let form = source.form.as_ref().map_or(String::new(), |form| format!(" ({form})"));
     let version = match source.major {
         0 => "unknown version".to_owned(),
         major => format!("PostgreSQL {major}"),
     };
     let checksums = if source.checksums { "with checksums" } else { "without checksums" };
-    format!("{version}, {what}{form}, {checksums}")
+    format!("{version}, {label}{form}, {checksums}")
 }
 
 /// How much was read.
@@ -209,7 +209,7 @@ fn running_words(verification: &VerificationRecord) -> Option<String> {
     let parts: Vec<String> = parts
         .iter()
         .filter(|(count, _)| *count > 0)
-        .map(|(count, what)| format!("{count} {what}"))
+        .map(|(count, label)| format!("{count} {label}"))
         .collect();
     Some(format!("while the server ran: {}", parts.join(", ")))
 }
@@ -318,10 +318,10 @@ fn row(finding: &PageFinding, has_lsn: bool) -> Vec<String> {
     ]
 }
 
-fn counted(count: u64, what: &str) -> String {
+fn counted(count: u64, label: &str) -> String {
     let plural =
-        what.strip_suffix('y').map_or_else(|| format!("{what}s"), |item| format!("{item}ies"));
-    counted_as(count, what, &plural)
+        label.strip_suffix('y').map_or_else(|| format!("{label}s"), |item| format!("{item}ies"));
+    counted_as(count, label, &plural)
 }
 
 fn counted_as(count: u64, one: &str, several: &str) -> String {

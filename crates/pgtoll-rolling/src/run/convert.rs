@@ -82,14 +82,18 @@ impl RollingRun<'_> {
                 connection.close();
                 return Ok(began.elapsed());
             }
-            let now = row.words("position")?;
+            let now = row.text_of_column("position")?;
             if now != position {
                 (position, moved) = (now, Instant::now());
             }
             if moved.elapsed() > STALL_LIMIT {
                 let node = site.name().to_owned();
-                let what = "did not stream".to_owned();
-                return Err(RollingError::NotInTime { node, what, seconds: STALL_LIMIT.as_secs() });
+                let label = "did not stream".to_owned();
+                return Err(RollingError::NotInTime {
+                    node,
+                    what: label,
+                    seconds: STALL_LIMIT.as_secs(),
+                });
             }
             self.interrupt.check()?;
             pause(Duration::from_millis(10));

@@ -154,7 +154,7 @@ impl<'a> RollingRun<'a> {
     fn take_up(&mut self) -> Result<(), RollingError> {
         let path = self.file.path().to_owned();
         let journal = self.file.read()?.ok_or(RollingError::NothingToResume { path })?;
-        let other = |what: &str| RollingError::OtherRun { what: what.to_owned() };
+        let other = |label: &str| RollingError::OtherRun { what: label.to_owned() };
         if journal.enable != self.options.enable {
             let word = if journal.enable { "on" } else { "off" };
             return Err(other(&format!("turns checksums {word}")));
@@ -263,11 +263,11 @@ impl<'a> RollingRun<'a> {
             // Resuming: one that is down was done before.
             let Ok(mut connection) = site.connect() else { continue };
             let row = connection.row(SYNC_NAMES)?;
-            if row.words("value")?.is_empty() {
+            if row.text_of_column("value")?.is_empty() {
                 continue;
             }
             let value = connection.rows(OWN_SYNC_NAMES)?;
-            let value = value.first().map(|row| row.words("value")).transpose()?;
+            let value = value.first().map(|row| row.text_of_column("value")).transpose()?;
             let node = site.name().to_owned();
             let name = SYNC.to_owned();
             self.journal.restore.push(SettingBefore { node, name, value });
@@ -365,8 +365,9 @@ impl<'a> RollingRun<'a> {
             return;
         }
         for site in &self.sites {
-            let slots =
-                site.connect().and_then(|mut connect| connect.row(UNUSED_SLOTS)?.words("names"));
+            let slots = site
+                .connect()
+                .and_then(|mut connect| connect.row(UNUSED_SLOTS)?.text_of_column("names"));
             if let Some(slots) = slots.ok().filter(|slots| !slots.is_empty()) {
                 let name = site.name();
                 self.record.next.push(format!(

@@ -49,8 +49,8 @@ impl RollingRun<'_> {
         if !self.journal.is_switchover_confirmed {
             let question = RollingQuestion::Switchover { from, to };
             if !self.dialogue.confirm(&question) {
-                let what = format!("the switchover from {from} to {to}");
-                return Err(RollingError::NotConfirmed { what });
+                let label = format!("the switchover from {from} to {to}");
+                return Err(RollingError::NotConfirmed { what: label });
             }
         }
         self.interrupt.check()?;
@@ -245,12 +245,12 @@ impl RollingRun<'_> {
             "SET log_statement = 'none'; SET log_min_duration_statement = -1; \
              SET log_min_error_statement = 'panic'",
         )?;
-        let own = of_old.row(CONNINFO)?.words("conninfo")?;
+        let own = of_old.row(CONNINFO)?.text_of_column("conninfo")?;
         if !leads_to(&own, new) {
             let conninfo = if let Some(conninfo) = &new.config.conninfo {
                 conninfo.clone()
             } else {
-                redirected(&of_new.row(CONNINFO)?.words("conninfo")?, old, new)?
+                redirected(&of_new.row(CONNINFO)?.text_of_column("conninfo")?, old, new)?
             };
             of_old.set("primary_conninfo", &conninfo)?;
             of_old.execute("SELECT pg_reload_conf()")?;
@@ -258,10 +258,10 @@ impl RollingRun<'_> {
                 "SELECT current_setting('primary_conninfo') = {} AS done",
                 quoted(&conninfo)
             );
-            let what = "did not take its primary_conninfo (is it set on the command line?)";
-            of_old.wait_until(&in_force, what, RELOAD_LIMIT)?;
+            let label = "did not take its primary_conninfo (is it set on the command line?)";
+            of_old.wait_until(&in_force, label, RELOAD_LIMIT)?;
         }
-        if !of_new.row(SLOT)?.words("slot")?.is_empty() {
+        if !of_new.row(SLOT)?.text_of_column("slot")?.is_empty() {
             self.prepare_slot(old, new, of_old, of_new)?;
         }
         of_old.execute("SELECT pg_reload_conf()")?;
@@ -279,7 +279,7 @@ impl RollingRun<'_> {
         of_old: &mut NodeConnection,
         of_new: &mut NodeConnection,
     ) -> Result<(), RollingError> {
-        let current = of_old.row(SLOT)?.words("slot")?;
+        let current = of_old.row(SLOT)?.text_of_column("slot")?;
         let name = if current.is_empty() {
             let plain =
                 |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
@@ -346,7 +346,7 @@ fn fence_found(old: &NodeSite) -> Result<LastWal, RollingError> {
             hint: "nothing was promoted; --resume begins the switchover anew".to_owned(),
         });
     }
-    Ok(LastWal::Received(row.words("lsn")?.parse().unwrap_or(Lsn(0))))
+    Ok(LastWal::Received(row.text_of_column("lsn")?.parse().unwrap_or(Lsn(0))))
 }
 
 /// Makes a standby of the old primary, which must have been shut down: where its WAL ends.
@@ -387,7 +387,7 @@ fn check_replies(of_old: &mut NodeConnection) -> Result<(), RollingError> {
          || ', process ' || pid || ')', ', '), '') AS names FROM pg_stat_replication \
          WHERE coalesce(greatest(write_lsn, flush_lsn) < '{target}'::pg_lsn, true)"
     );
-    let names = of_old.row(&sql)?.words("names")?;
+    let names = of_old.row(&sql)?.text_of_column("names")?;
     Err(RollingError::State {
         message: format!("receivers of WAL do not answer: {names}"),
         hint:

@@ -8,7 +8,7 @@ use pgtoll_datadir::RelationName;
 use pgtoll_format::facts_of_major;
 use pgtoll_record::Advice;
 
-use super::{ClusterRole, sql, statement, words};
+use super::{ClusterRole, describe, sql, statement};
 
 /// A damaged page of a visibility map, on a server that may write. `start` is what comes first.
 pub(super) fn damaged(name: &RelationName, start: &str) -> Vec<Advice> {
@@ -31,7 +31,7 @@ pub(super) fn damaged_on_standby(major: u32) -> Vec<Advice> {
     if let Some(minor) = refuses_since {
         let releases =
             if minor == 0 { String::new() } else { format!("from {major}.{minor} on, ") };
-        steps.push(words(&format!(
+        steps.push(describe(&format!(
             "no row is lost. {releases}replay stops at such a page with FATAL \"invalid page\": start the \
              standby again, and the WAL's image replaces it. With full_page_writes = off, make the standby \
              anew. Do not remove, empty or zero the file: replay would PANIC"
@@ -49,7 +49,7 @@ pub(super) fn damaged_on_standby(major: u32) -> Vec<Advice> {
          pg_truncate_visibility_map of the table (extension pg_visibility), which empties it on all \
          servers, and VACUUM"
     );
-    steps.push(words(&on_primary));
+    steps.push(describe(&on_primary));
     steps
 }
 
@@ -60,7 +60,7 @@ pub(super) fn stale(name: Option<&RelationName>, role: ClusterRole, start: &str)
         ClusterRole::Standby => "on the primary, after it was verified, too: ",
         ClusterRole::Stopped { .. } | ClusterRole::Running => start,
     };
-    let what = format!(
+    let label = format!(
         "{place}empty the map. Do not VACUUM before: it passes these pages by, and may move relfrozenxid \
          past their rows. Until then index-only scans may return deleted rows"
     );
@@ -69,13 +69,13 @@ pub(super) fn stale(name: Option<&RelationName>, role: ClusterRole, start: &str)
         Some(name) => {
             let table = sql::qualified(name);
             vec![
-                statement(name, what, truncate(name)),
+                statement(name, label, truncate(name)),
                 statement(name, then, format!("VACUUM (FREEZE) {table};")),
             ]
         }
-        None => vec![words(&what), words(&format!("{then} (VACUUM (FREEZE))"))],
+        None => vec![describe(&label), describe(&format!("{then} (VACUUM (FREEZE))"))],
     };
-    steps.push(words(match role {
+    steps.push(describe(match role {
         ClusterRole::Backup => "verify that server, and take a new full backup",
         _ => {
             "verify again. Where rows are missing, or VACUUM reports \"found xmax … from before \

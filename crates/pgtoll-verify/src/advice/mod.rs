@@ -114,7 +114,7 @@ impl AdvisedCluster {
                 let mut steps: Vec<Advice> =
                     self.repair(damage).into_iter().chain(self.copy(damage)).collect();
                 if needs_recovery {
-                    steps.push(words(
+                    steps.push(describe(
                         "start the server and stop it again: its recovery may replace these pages; \
                          then verify again",
                     ));
@@ -132,11 +132,11 @@ impl AdvisedCluster {
     fn of_standby(&self, damage: &DamagedFork<'_>) -> Vec<Advice> {
         match (damage.severity, damage.fork.number) {
             (Severity::Map, ForkNumber::VM) => maps::damaged_on_standby(self.major),
-            (Severity::Map, _) => vec![words(
+            (Severity::Map, _) => vec![describe(
                 "nothing is lost: the server takes a damaged page of it for an empty one; VACUUM on the \
                  primary fills it again",
             )],
-            _ => vec![words(
+            _ => vec![describe(
                 "verify the primary first. If it is sound, rebuild this standby from it (pg_basebackup); \
                  what is damaged there, too, is repaired there: a standby changes nothing itself",
             )],
@@ -212,17 +212,17 @@ impl AdvisedCluster {
     fn of_primary(&self, damage: &DamagedFork<'_>, start: &str) -> Vec<Advice> {
         let DamagedFork { severity, name, .. } = *damage;
         match (severity, name) {
-            (Severity::Catalog, _) => vec![words(
+            (Severity::Catalog, _) => vec![describe(
                 "restore from a backup, or bring the pages back from a standby: the catalogs say \
                  what everything else is",
             )],
             (Severity::Leftover, _) => {
-                vec![words(
+                vec![describe(
                     "no relation has this file: a leftover of a crash, which may be removed",
                 )]
             }
             (Severity::Unknown, _) | (_, None) => {
-                vec![words("repair the catalogs first, which say whose file it is")]
+                vec![describe("repair the catalogs first, which say whose file it is")]
             }
             (Severity::Index, Some(name)) => of_index(name, damage.is_table_damaged, start),
             (Severity::Map, Some(name)) if damage.fork.number == ForkNumber::VM => {
@@ -239,11 +239,11 @@ impl AdvisedCluster {
     }
 
     fn of_data(&self, name: &RelationName, damage: &DamagedFork<'_>, start: &str) -> Vec<Advice> {
-        let restore = words(
+        let restore = describe(
             "restore it from a backup, or bring the pages back from a standby; go on only if there is none",
         );
         match name.kind {
-            RelationKind::Sequence => vec![words(
+            RelationKind::Sequence => vec![describe(
                 "make another sequence beyond the highest number in use, have the columns' defaults \
                  use it, and drop this one",
             )],
@@ -258,13 +258,13 @@ impl AdvisedCluster {
                     let schema = table.schema.as_deref();
                     let relation = &table.relation;
                     let table = sql::with_schema(schema, relation);
-                    let what = format!(
+                    let label = format!(
                         "{start}long values of {table} are lost; save its other rows (each takes a \
                          transaction ID)"
                     );
-                    statement(name, what, sql::save_row_by_row(schema, relation))
+                    statement(name, label, sql::save_row_by_row(schema, relation))
                 }));
-                steps.push(words(KEEP));
+                steps.push(describe(KEEP));
                 steps
             }
             _ => {
@@ -280,7 +280,7 @@ impl AdvisedCluster {
         let TableDamage { refused, lost, wrong, has_gap, is_open, has_file } =
             TableDamage::from_findings(damage.findings);
         if !has_file {
-            return vec![words("nothing of it is left here: its rows are lost")];
+            return vec![describe("nothing of it is left here: its rows are lost")];
         }
         let mut steps = Vec::new();
         if has_gap {
@@ -289,30 +289,30 @@ impl AdvisedCluster {
         if !refused.is_empty() || damage.has_more {
             let is_few = refused.len() <= RANGES_MAX && !damage.has_more;
             steps.push(if is_few && self.has_tid_range_scans() {
-                let what = format!("{start}save the rows beside {}", blocks(&refused));
-                statement(name, what, sql::save_beside(name, &refused))
+                let label = format!("{start}save the rows beside {}", blocks(&refused));
+                statement(name, label, sql::save_beside(name, &refused))
             } else {
-                let what = format!(
+                let label = format!(
                     "{start}save the rows of the blocks that can be read (each takes a transaction \
                      ID)"
                 );
-                statement(name, what, sql::save_block_by_block(name, self.block_bytes))
+                statement(name, label, sql::save_block_by_block(name, self.block_bytes))
             });
-            steps.push(words(KEEP));
+            steps.push(describe(KEEP));
             return steps;
         }
         if !wrong.is_empty() {
-            let what = format!(
+            let label = format!(
                 "{start}the server reads {} without an error, but they are not as they should be: \
                  compare their rows with another source",
                 blocks(&wrong)
             );
             let (first, last) = wrong[0];
             let range = (first, last.min(first.saturating_add(BLOCKS_SHOWN - 1)));
-            steps.push(statement(name, what, sql::rows_on(name, range, self.block_bytes)));
+            steps.push(statement(name, label, sql::rows_on(name, range, self.block_bytes)));
         }
         if !lost.is_empty() || has_gap {
-            let what = if lost.is_empty() {
+            let label = if lost.is_empty() {
                 format!("{start}save the rows that are left")
             } else {
                 format!(
@@ -321,8 +321,8 @@ impl AdvisedCluster {
                     blocks(&lost)
                 )
             };
-            steps.push(statement(name, what, sql::save_all(name)));
-            steps.push(words(KEEP));
+            steps.push(statement(name, label, sql::save_all(name)));
+            steps.push(describe(KEEP));
             steps.push(statement(
                 name,
                 "when the lost rows are given up: its indexes lead to them still".to_owned(),
@@ -330,7 +330,8 @@ impl AdvisedCluster {
             ));
         }
         if is_open {
-            steps.push(words("verify again: some of its blocks are not settled (see the notes)"));
+            steps
+                .push(describe("verify again: some of its blocks are not settled (see the notes)"));
         }
         steps
     }
@@ -367,7 +368,7 @@ impl AdvisedCluster {
 }
 
 fn of_backup(fork: ForkNumber, severity: Severity) -> Advice {
-    words(match severity {
+    describe(match severity {
         Severity::Map if fork == ForkNumber::VM => {
             "no row is lost: on the server that is restored from this backup, and before standbys are \
              made of it, SELECT pg_truncate_visibility_map of the table (extension pg_visibility), then \
@@ -391,7 +392,7 @@ fn of_index(name: &RelationName, is_table_damaged: bool, start: &str) -> Vec<Adv
     let table = table.map(|table| sql::with_schema(table.schema.as_deref(), &table.relation));
     let mut steps = Vec::new();
     if let Some(table) = table.as_ref().filter(|_| is_table_damaged) {
-        steps.push(words(&format!(
+        steps.push(describe(&format!(
             "first the table {table}, which is damaged, too: an index that is made from it hides \
              which rows are lost"
         )));
@@ -403,8 +404,8 @@ fn of_index(name: &RelationName, is_table_damaged: bool, start: &str) -> Vec<Adv
     } else {
         ""
     };
-    let what = format!("{then}{start}make the index again from its table{system}");
-    steps.push(statement(name, what, format!("REINDEX INDEX {index};")));
+    let label = format!("{then}{start}make the index again from its table{system}");
+    steps.push(statement(name, label, format!("REINDEX INDEX {index};")));
     steps
 }
 
@@ -424,13 +425,13 @@ fn of_free_space_map(name: &RelationName, start: &str) -> Advice {
     )
 }
 
-fn words(what: &str) -> Advice {
-    Advice { what: what.to_owned(), command: None, kind: None, database: None }
+fn describe(label: &str) -> Advice {
+    Advice { what: label.to_owned(), command: None, kind: None, database: None }
 }
 
-fn statement(name: &RelationName, what: String, command: String) -> Advice {
+fn statement(name: &RelationName, label: String, command: String) -> Advice {
     let database = name.database.as_deref().map(str::to_owned);
-    Advice { what, command: Some(command), kind: Some(CommandKind::Sql), database }
+    Advice { what: label, command: Some(command), kind: Some(CommandKind::Sql), database }
 }
 
 /// What is wrong with a table, as far as it matters to its rows. Ranges follow each other.

@@ -154,12 +154,12 @@ pub(super) fn save_row_by_row(schema: Option<&str>, relation: &str) -> String {
 }
 
 /// Nothing of what a loop reads is lost with what it cannot read: each piece is a subtransaction.
-fn save_piece_by_piece(create: &str, each: &str, insert: &str, what: &str) -> String {
-    let kind = if what == "row" { "tid" } else { "bigint" };
+fn save_piece_by_piece(create: &str, each: &str, insert: &str, label: &str) -> String {
+    let kind = if label == "row" { "tid" } else { "bigint" };
     let body = format!(
         "#variable_conflict use_variable\nDECLARE piece {kind};\nBEGIN\n  {create}\n  {each}\n  \
          LOOP\n    BEGIN\n      {insert}\n    EXCEPTION WHEN data_corrupted OR index_corrupted\n      \
-         OR io_error OR internal_error THEN\n      RAISE WARNING '{what} % is left out: %', piece, \
+         OR io_error OR internal_error THEN\n      RAISE WARNING '{label} % is left out: %', piece, \
          SQLERRM;\n    END;\n  END LOOP;\nEND"
     );
     let mut tag = "$save$".to_owned();

@@ -82,7 +82,7 @@ impl BatchQueue {
     }
 
     /// Judges one batch after the other until there is none.
-    pub(super) fn judge<T: From<Judged>>(&self, rules: Rules, told: &SyncSender<T>) {
+    pub(super) fn judge<T: From<Judged>>(&self, rules: Rules, message: &SyncSender<T>) {
         let _closing = Closing(self);
         // Sent together: sending each by itself would cost more than judging it.
         let mut sum = Judged::default();
@@ -93,10 +93,10 @@ impl BatchQueue {
                 sum.pages.bytes > SENT_AT_ONCE_BYTES || sum.findings.len() > FINDINGS_AT_ONCE;
             if is_much {
                 // Without a receiver the readers must end all the same.
-                let _ = told.send(std::mem::take(&mut sum).into());
+                let _ = message.send(std::mem::take(&mut sum).into());
             }
         }
-        let _ = told.send(sum.into());
+        let _ = message.send(sum.into());
     }
 }
 

@@ -121,7 +121,7 @@ impl Witness for RunningServer {
             first_lsn: Lsn(u64::from(control.wal_segment_bytes)),
         };
         if let Some(connected) = &mut self.connection {
-            let told = connected.main.query_one(MOMENT).and_then(|row| {
+            let message = connected.main.query_one(MOMENT).and_then(|row| {
                 horizon.wal_end = Some(row.parse("wal_end")?);
                 horizon.full_page_writes &= row.text("full_page_writes")? == "on";
                 let timeline = row.value("segment")?.and_then(|name| name.get(..8));
@@ -129,7 +129,7 @@ impl Witness for RunningServer {
                 horizon.replays |= timeline != Some(last.timeline);
                 Ok(())
             });
-            told.map_err(|error| not_ready(format!("the server does not answer: {error}")))?;
+            message.map_err(|error| not_ready(format!("the server does not answer: {error}")))?;
         }
         Ok(horizon)
     }
@@ -303,10 +303,10 @@ fn known(connection: &mut Connection, fork: RelationFork) -> Result<Known, Unset
 /// Of this very block: the catalogs that are read on the way to it may be damaged too. The words
 /// are in the server's language, the numbers are not.
 fn is_refusal(error: &Error, fork: RelationFork, block: u32) -> bool {
-    let Error::Server(said) = error else { return false };
-    let numbers = said.message.split(|c: char| !c.is_ascii_digit());
+    let Error::Server(output) = error else { return false };
+    let numbers = output.message.split(|c: char| !c.is_ascii_digit());
     let numbers: HashSet<&str> = numbers.collect();
-    said.sqlstate == DATA_CORRUPTED
+    output.sqlstate == DATA_CORRUPTED
         && numbers.contains(&*block.to_string())
         && numbers.contains(&*fork.relation.rel_number.to_string())
 }

@@ -97,7 +97,7 @@ impl Settling<'_> {
         }
         let in_flight = matches!(verdict, Verdict::InFlight(_));
         self.verified.running.in_flight += u64::from(in_flight);
-        let (suspect, why) = self.asked(suspect)?;
+        let (suspect, why) = self.retry(suspect)?;
         match (verdict, images) {
             (Verdict::InFlight(until), _) if why != Unsettled::Interrupted => {
                 return Some((suspect, until));
@@ -207,7 +207,7 @@ impl Settling<'_> {
     }
 
     /// Asks the server, and looks again. What is still open comes back, and why it is.
-    fn asked(&mut self, mut suspect: Suspect) -> Option<(Suspect, Unsettled)> {
+    fn retry(&mut self, mut suspect: Suspect) -> Option<(Suspect, Unsettled)> {
         for _ in 0..ASKED_MAX {
             if self.verified.is_interrupted || !(self.go_on)(self.verified.pages) {
                 self.verified.is_interrupted = true;
@@ -216,13 +216,13 @@ impl Settling<'_> {
             if self.verified.running.asked >= ASKED_ALL_MAX {
                 return Some((suspect, Unsettled::TooMany));
             }
-            let said = self.witness.ask(suspect.fork, suspect.block);
-            let is_asked = !matches!(said, ServerAnswer::Nothing(_));
+            let output = self.witness.ask(suspect.fork, suspect.block);
+            let is_asked = !matches!(output, ServerAnswer::Nothing(_));
             self.verified.running.asked += u64::from(is_asked);
             if !self.looked(&mut suspect) {
                 return None;
             }
-            match said {
+            match output {
                 ServerAnswer::Refuses => {
                     self.damaged(&suspect);
                     return None;

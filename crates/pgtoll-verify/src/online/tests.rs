@@ -189,7 +189,7 @@ fn what_is_not_known_is_not_concluded() {
 
 #[test]
 fn the_server_is_asked_for_the_rest() {
-    let says = |said: ServerAnswer| move |witness: &mut Fixed| witness.said = said;
+    let says = |output: ServerAnswer| move |witness: &mut Fixed| witness.said = output;
     check(Lsn(1), "16384_fsm", says(ServerAnswer::Refuses), None);
     let memory = ServerAnswer::Takes { from_disk: false };
     check(REDO, "16384_vm", says(memory.clone()), Some(Unsettled::Resident));
@@ -199,9 +199,9 @@ fn the_server_is_asked_for_the_rest() {
         says(ServerAnswer::Takes { from_disk: true }),
         Some(Unsettled::Resident),
     );
-    let both = |said: ServerAnswer| {
+    let both = |output: ServerAnswer| {
         |witness: &mut Fixed| {
-            witness.said = said;
+            witness.said = output;
             image(BETWEEN)(witness);
         }
     };

@@ -145,7 +145,7 @@ fn lock(path: &Path) -> Result<Option<File>, PatrolError> {
 /// A link is not followed, and another user's file is not believed.
 fn open(path: &Path) -> Result<Option<File>, PatrolError> {
     let failed = |source| PatrolError::Read { path: path.to_owned(), source };
-    let planted = |what| Err(PatrolError::Planted { path: path.to_owned(), what });
+    let planted = |label| Err(PatrolError::Planted { path: path.to_owned(), what: label });
     let file = match pgtoll_system::open_unlinked(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

@@ -334,10 +334,10 @@ fn run_until_killed(
 /// The age that is told is that of the oldest page, or a little more.
 fn check_age(cluster: &Cluster<'_>, state: &mut PatrolState) {
     let oldest = cluster.oldest();
-    let told = state.record(cluster.clock.now()).oldest_read;
-    assert!(told <= oldest, "{told} > {oldest}");
+    let message = state.record(cluster.clock.now()).oldest_read;
+    assert!(message <= oldest, "{message} > {oldest}");
     if state.record(cluster.clock.now()).last_round.is_some() {
-        let more = elapsed(told, oldest);
+        let more = elapsed(message, oldest);
         assert!(more <= cluster.within / 50 + 2 * HOUR / 60, "{more:?}");
     }
 }

@@ -26,7 +26,7 @@ pub(crate) fn page_finding(finding: &BlockFinding, names: Option<&Names>) -> Pag
         _ => None,
     };
     let index = index_name(&finding.defect, names);
-    let (kind, words) = words(&finding.defect, index.as_deref());
+    let (kind, words) = describe(&finding.defect, index.as_deref());
     let missing = finding.last_missing().map(|last| (last - finding.block).saturating_add(1));
     let words = match missing {
         Some(blocks) if blocks > 1 => format!("{blocks} blocks {words}"),
@@ -47,7 +47,7 @@ pub(crate) fn page_finding(finding: &BlockFinding, names: Option<&Names>) -> Pag
 }
 
 /// What is wrong with a block, and that in words.
-fn words(defect: &Defect, index: Option<&str>) -> (Kind, String) {
+fn describe(defect: &Defect, index: Option<&str>) -> (Kind, String) {
     let (kind, words) = match defect {
         Defect::Invalid { fault: Fault::Checksum { header_is_plausible: true, .. }, .. } => {
             (Kind::Checksum, "wrong checksum")

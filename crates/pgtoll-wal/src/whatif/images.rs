@@ -78,7 +78,7 @@ impl Images {
         record: &Record<'_>,
         parts: &Parts,
         block: &BlockReference,
-        asked: bool,
+        requested: bool,
     ) -> (ImageLengths, Data, Option<PageRows>) {
         let Some(image) = &block.image else {
             return ([0; ImageCompression::COUNT], Data::Unknown, None);
@@ -91,7 +91,7 @@ impl Images {
         lengths[ImageCompression::AsStored.index()] = length(stored.len() + HEADER + extra);
         lengths[ImageCompression::OFF.index()] = length(raw + HEADER);
         let kind = RecordType::from_header(&record.header);
-        let tells = asked && data::can_tell(kind, block);
+        let tells = requested && data::can_tell(kind, block);
         let compresses = self.is_sampled(block);
         let is_packed = image.compression.is_some();
         let prunes = block.id == 0 && record.prunes(parts);

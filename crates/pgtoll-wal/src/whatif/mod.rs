@@ -548,7 +548,7 @@ impl Replay {
     }
 
     /// Where the source's settings ask for the next checkpoint.
-    fn asked(&self) -> Option<Lsn> {
+    fn until(&self) -> Option<Lsn> {
         let Some(Schedule::Rule { max_wal_size, completion_target, .. }) = self.question.today
         else {
             return None;
@@ -563,7 +563,7 @@ impl Replay {
     fn cause(&self, redo: &RedoPoint) -> Option<Cause> {
         let Some(Schedule::Rule { timeout_us, .. }) = self.question.today else { return None };
         let before = self.redo_points.last()?;
-        let asked = self.asked()?;
+        let requested = self.until()?;
         // Two sessions may ask for the same checkpoint, the second when it has begun: then another
         // begins when it has ended, which takes until the segments that it frees are renamed.
         let segment_bytes = self.question.geometry.segment_bytes;
@@ -571,7 +571,7 @@ impl Replay {
             && self.completed.is_some_and(|completed| {
                 redo.at.bytes_since(completed).is_some_and(|bytes| bytes < segment_bytes)
             });
-        if redo.at >= asked || was_asked_twice {
+        if redo.at >= requested || was_asked_twice {
             return Some(Cause::Volume);
         }
         let by_time = match (redo.time_us.or(self.last_us), before.time_us) {

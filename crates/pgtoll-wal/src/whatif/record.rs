@@ -32,14 +32,14 @@ pub struct WhatIfSource {
 /// The record of what became of the WAL under the settings of the grid.
 pub fn whatif_record(
     provenance: Provenance,
-    asked: WhatIfSource,
+    requested: WhatIfSource,
     grid: &Grid,
     compressing: &Compressing,
     summary: &WalSummary<Answer>,
     end: &End,
 ) -> WalWhatIfRecord {
     let answer = &summary.collected;
-    let wal = source_wal(summary, &asked.settings);
+    let wal = source_wal(summary, &requested.settings);
     let estimates = Estimates::new(&wal, grid, answer);
     let is_streamed = summary.streamed.is_some();
     let (recommendation, evidence) = recommendation(&wal, &estimates, is_streamed);
@@ -54,19 +54,19 @@ pub fn whatif_record(
             // Of a gap between others nothing is known here.
             from: answer.from.or(summary.from),
             to: answer.to.or(summary.to),
-            ..source(asked.names, summary, times.map(|time| time.0), times.map(|time| time.1))
+            ..source(requested.names, summary, times.map(|time| time.0), times.map(|time| time.1))
         },
         end: wal_end(end, &summary.gaps),
         bytes: wal.bytes,
         seconds: wal.seconds,
         redo_points: answer.redo_points.iter().map(redo_point).collect(),
         source_settings: WhatIfSourceSettings {
-            by: asked.settings_by,
-            max_wal_size_bytes: asked.settings.max_wal_size.0,
-            checkpoint_timeout_s: asked.settings.timeout.0.as_secs_f64(),
-            checkpoint_completion_target: asked.settings.completion_target,
-            hints: asked.settings.hints,
-            guessed: guessed(asked.guessed),
+            by: requested.settings_by,
+            max_wal_size_bytes: requested.settings.max_wal_size.0,
+            checkpoint_timeout_s: requested.settings.timeout.0.as_secs_f64(),
+            checkpoint_completion_target: requested.settings.completion_target,
+            hints: requested.settings.hints,
+            guessed: guessed(requested.guessed),
         },
         check: WhatIfCheck {
             references: answer.check.references,
@@ -84,7 +84,7 @@ pub fn whatif_record(
         compressed_one_in: compressing.one_in(),
         blocks: answer.blocks.0,
         block_memory_bytes: answer.blocks.1,
-        notes: notes(summary, asked.settings.hints, &estimates, asked.notes),
+        notes: notes(summary, requested.settings.hints, &estimates, requested.notes),
     }
 }
 

@@ -274,11 +274,11 @@ impl ReplicationStream {
             let limit = Instant::now() + FAREWELL;
             self.connection.transport.forget_interruption();
             frontend::copy_done(self.connection.transport.outbox());
-            let mut said = self.connection.transport.send();
-            while said.is_ok() {
+            let mut output = self.connection.transport.send();
+            while output.is_ok() {
                 match self.connection.transport.arrives_before(Some(limit)) {
                     Ok(Some(READY_FOR_QUERY_TAG) | None) | Err(_) => break,
-                    Ok(Some(_)) => said = self.connection.transport.receive().map(|_| ()),
+                    Ok(Some(_)) => output = self.connection.transport.receive().map(|_| ()),
                 }
             }
         }
@@ -317,9 +317,9 @@ impl ReplicationStream {
 
     fn fail_on_error<T>(
         &mut self,
-        what: impl FnOnce(&mut Self) -> Result<T, Error>,
+        label: impl FnOnce(&mut Self) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let outcome = what(self);
+        let outcome = label(self);
         if outcome.is_err() {
             self.state = State::Failed;
             self.connection.given_up = true;

@@ -19,8 +19,8 @@ fn wal_and_keepalives_come_in_order() {
         WalMessage::Data(WalData { start: 16, end: 100, time: -5, bytes: b"abc" })
     );
     assert_eq!(stream.position(), 19);
-    let asked = Keepalive { end: 19, time: 7, reply_requested: true };
-    assert_eq!(stream.receive(None).unwrap().unwrap(), WalMessage::Keepalive(asked));
+    let requested = Keepalive { end: 19, time: 7, reply_requested: true };
+    assert_eq!(stream.receive(None).unwrap().unwrap(), WalMessage::Keepalive(requested));
     assert!(
         matches!(stream.receive(None), Ok(Some(WalMessage::Data(data))) if data.bytes == b"de")
     );
@@ -162,7 +162,7 @@ fn message() -> impl Strategy<Value = Vec<u8>> {
         arbitrary,
         (10_u64..20, prop::collection::vec(any::<u8>(), 0..9))
             .prop_map(|(start, bytes)| wal(start, &bytes)),
-        (any::<u64>(), 0_u8..2).prop_map(|(end, asked)| keepalive(end, asked)),
+        (any::<u64>(), 0_u8..2).prop_map(|(end, requested)| keepalive(end, requested)),
     ]
 }
 
@@ -199,8 +199,8 @@ fn wal(start: u64, bytes: &[u8]) -> Vec<u8> {
     frame(b'd', &[b"w", &numbers[..], bytes].concat())
 }
 
-fn keepalive(end: u64, asked: u8) -> Vec<u8> {
-    frame(b'd', &[b"k", &end.to_be_bytes()[..], &7_i64.to_be_bytes(), &[asked]].concat())
+fn keepalive(end: u64, requested: u8) -> Vec<u8> {
+    frame(b'd', &[b"k", &end.to_be_bytes()[..], &7_i64.to_be_bytes(), &[requested]].concat())
 }
 
 fn row_description(names: &[&str]) -> Vec<u8> {

@@ -143,7 +143,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    fn missing(&self, what: &str) -> SyntaxError {
-        SyntaxError::new(self.text.len(), format!("a {what} is missing"))
+    fn missing(&self, label: &str) -> SyntaxError {
+        SyntaxError::new(self.text.len(), format!("a {label} is missing"))
     }
 }

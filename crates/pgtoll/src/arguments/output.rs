@@ -19,7 +19,7 @@ pub(crate) struct FormatOptions {
 
 impl FormatOptions {
     /// The format that was asked for by name.
-    pub(crate) fn asked(self) -> Option<Format> {
+    pub(crate) fn chosen(self) -> Option<Format> {
         self.format.or(self.json.then_some(Format::Json))
     }
 }

@@ -94,14 +94,14 @@ fn options(arguments: &EnableArguments) -> EnableOptions {
 const MIB: u64 = 1 << 20;
 
 fn show(progress: EnableProgress, printer: &mut Printer) {
-    let what = match progress.step {
+    let label = match progress.step {
         EnableStep::Write => "write checksums",
         EnableStep::Sync => "sync",
         EnableStep::Verify => "read again",
     };
     let done = progress.done / MIB;
     let all = (progress.all / MIB).max(1);
-    printer.progress(&format!("{what}: {done} of {all} MiB"), done, all);
+    printer.progress(&format!("{label}: {done} of {all} MiB"), done, all);
 }
 
 /// What would be done, and how long it would take. A server may run meanwhile.

@@ -106,7 +106,7 @@ fn run_fleet(
             printer.progress(&unit.name(), progress.bytes, progress.all_bytes);
         }
         ShardEvent::Verified(unit, record) => {
-            printer.milestone(&format!("{}: {}", unit.name(), words(record)));
+            printer.milestone(&format!("{}: {}", unit.name(), describe(record)));
         }
         ShardEvent::Failed(unit, reason) => {
             // The store's words mostly begin with the URL.
@@ -120,7 +120,7 @@ fn run_fleet(
         (summary.failed, "not verified"),
     ];
     let counts: Vec<String> =
-        counts.iter().map(|(count, what)| format!("{count} {what}")).collect();
+        counts.iter().map(|(count, label)| format!("{count} {label}")).collect();
     printer.milestone(&counts.join(", "));
     if let Some(signal) = interrupt.signal() {
         printer.warn(&format!("pgtoll: interrupted by {signal}; run it again to go on"));
@@ -157,7 +157,7 @@ fn plan_location(text: &str) -> anyhow::Result<StoreUrl> {
     Ok(if is_directory || text.ends_with('/') { at.join("plan.json") } else { at })
 }
 
-fn words(record: &VerificationRecord) -> &'static str {
+fn describe(record: &VerificationRecord) -> &'static str {
     match record.outcome {
         VerificationOutcome::Sound => "sound",
         VerificationOutcome::NoDamageSeen => "no damage seen",

@@ -17,7 +17,7 @@ use crate::printer::Printer;
 /// The format that was asked for. Before anything is done it is refused where a record of this kind
 /// does not have it.
 pub(crate) fn format(options: FormatOptions, kind: RecordKind) -> anyhow::Result<Format> {
-    offered(options.asked().unwrap_or(Format::Table), kind)
+    offered(options.chosen().unwrap_or(Format::Table), kind)
 }
 
 /// The format, if a record of this kind has it.
@@ -37,23 +37,23 @@ pub(crate) fn format_of_output(
     formats: &[Format],
 ) -> anyhow::Result<Format> {
     let by_name = match file(options.output.as_ref()) {
-        Some(path) => of_name(path, formats, options.format.asked())?,
+        Some(path) => of_name(path, formats, options.format.chosen())?,
         None => None,
     };
-    Ok(options.format.asked().or(by_name).unwrap_or(Format::Table))
+    Ok(options.format.chosen().or(by_name).unwrap_or(Format::Table))
 }
 
 fn of_name(
     path: &Path,
     formats: &[Format],
-    asked: Option<Format>,
+    requested: Option<Format>,
 ) -> anyhow::Result<Option<Format>> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     if let Some(parent) = parent.filter(|parent| !parent.is_dir()) {
         let message = format!("write {}: {} is not a directory", path.display(), parent.display());
         return Err(Usage::error(message, "name a file in a directory that exists"));
     }
-    let Some(ending) = path.extension().filter(|_| asked.is_none()) else { return Ok(None) };
+    let Some(ending) = path.extension().filter(|_| requested.is_none()) else { return Ok(None) };
     let found = ending.to_str().and_then(Format::of_ending);
     found.filter(|format| formats.contains(format)).map(Some).ok_or_else(|| {
         let ending = ending.to_string_lossy();

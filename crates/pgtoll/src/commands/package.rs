@@ -112,8 +112,8 @@ fn date() -> anyhow::Result<String> {
 
 /// What `--help` says of a command, as a chapter of the book.
 fn chapter(words: &[String]) -> String {
-    let asked = words.iter().map(String::as_str).chain(["--help"]);
-    let help = Arguments::command().term_width(WIDTH).try_get_matches_from(asked);
+    let requested = words.iter().map(String::as_str).chain(["--help"]);
+    let help = Arguments::command().term_width(WIDTH).try_get_matches_from(requested);
     let help = help.err().map(|help| help.to_string()).unwrap_or_default();
     let mut text = String::new();
     let _ = write!(text, "\n## {}\n\n```text\n{}\n```\n", words.join(" "), help.trim_end());

@@ -13,7 +13,7 @@ use crate::printer::Printer;
 
 pub(crate) fn run(arguments: &PostgresArguments, printer: &mut Printer) -> anyhow::Result<Status> {
     match arguments.command {
-        PostgresCommand::List { format } => list(format.asked() == Some(Format::Json), printer),
+        PostgresCommand::List { format } => list(format.chosen() == Some(Format::Json), printer),
         PostgresCommand::Install { major } => install(major, printer),
     }
 }

@@ -82,7 +82,7 @@ pub(super) fn of_prediction(
 ) -> anyhow::Result<Vec<PredictionThreshold>> {
     let names: Vec<&str> = match questions {
         [] => vec!["data_checksums"],
-        asked => asked.iter().map(|item| item.name).collect(),
+        requested => requested.iter().map(|item| item.name).collect(),
     };
     let thresholds = expressions.iter().map(|text| {
         let threshold = text.parse().and_then(|threshold: PredictionThreshold| {

@@ -72,9 +72,9 @@ fn verified(path: &Path, arguments: &[&str], status: i32) -> Value {
 }
 
 /// Kind and path of each file that is missing or wrong.
-fn wrong_files(said: &Value) -> Vec<(String, String)> {
+fn wrong_files(output: &Value) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
-    let files = said["files"].as_array().unwrap();
+    let files = output["files"].as_array().unwrap();
     files.iter().map(|file| (text(&file["kind"]), text(&file["path"]))).collect()
 }
 
@@ -126,41 +126,44 @@ fn check_ends(scratch: &Scratch, place: &Path, table: &str, major: u32) {
         let plain = directory.join("base.tar");
         let gz = directory.join("other.tar.gz");
         fs::write(&plain, bytes).unwrap();
-        let said = verified(&plain, &[], status);
+        let output = verified(&plain, &[], status);
         fs::write(&gz, packed(bytes)).unwrap();
         let other = verified(&gz, &[], status);
-        assert_eq!((&said["read"], &said["incomplete"]), (&other["read"], &other["incomplete"]));
-        said
+        assert_eq!(
+            (&output["read"], &output["incomplete"]),
+            (&other["read"], &other["incomplete"])
+        );
+        output
     };
     alone(&sound, 0);
 
     // One header block is zero.
     let mut changed = sound.clone();
     changed[header..header + 512].fill(0);
-    let said = alone(&changed, 2);
+    let printed_text = alone(&changed, 2);
     let expected = format!("damaged: a lone zero block at byte {header}");
-    assert!(said["unlisted"][0].as_str().unwrap().contains(&expected), "{said}");
+    assert!(printed_text["unlisted"][0].as_str().unwrap().contains(&expected), "{printed_text}");
     fs::write(place.join("base.tar"), &changed).unwrap();
     verified(place, &[], 2);
 
     // Zeros from there to the end, as after a crash: the tar ends in good order.
     let mut changed = sound.clone();
     changed[content + 8192..].fill(0);
-    let said = alone(&changed, 2);
-    let reasons = said["incomplete"].to_string();
-    assert!(reasons.contains("global/pg_control is missing"), "{said}");
+    let result = alone(&changed, 2);
+    let reasons = result["incomplete"].to_string();
+    assert!(reasons.contains("global/pg_control is missing"), "{result}");
     fs::write(place.join("base.tar"), &changed).unwrap();
-    let said = verified(place, &[], 1);
-    let missing = wrong_files(&said);
+    let printed = verified(place, &[], 1);
+    let missing = wrong_files(&printed);
     assert!(missing.contains(&("missing".into(), "global/pg_control".into())), "{missing:?}");
 
     // Nothing but zeros; something behind the end; one block less at the end.
-    let said = alone(&vec![0; 100_352], 2);
-    assert!(said["incomplete"].to_string().contains("no file of a relation"), "{said}");
+    let message = alone(&vec![0; 100_352], 2);
+    assert!(message["incomplete"].to_string().contains("no file of a relation"), "{message}");
     alone(&[sound.as_slice(), b"behind"].concat(), 2);
     alone(&[sound.as_slice(), &[0; 9000]].concat(), 0);
-    let said = alone(&sound[..sound.len() - 512], 2);
-    assert!(said["unlisted"][0].as_str().unwrap().contains("cut short"), "{said}");
+    let output = alone(&sound[..sound.len() - 512], 2);
+    assert!(output["unlisted"][0].as_str().unwrap().contains("cut short"), "{output}");
     alone(&sound[..sound.len() - 1024], 2);
     fs::write(place.join("base.tar"), &sound).unwrap();
     verified(place, &[], 0);
@@ -176,8 +179,8 @@ fn a_tar_of_something_else_is_not_sound() {
     builder.append_data(&mut header, "etc/hostname", &b"host"[..]).unwrap();
     let tar = scratch.path("base.tar");
     fs::write(&tar, builder.into_inner().unwrap()).unwrap();
-    let said = verified(&tar, &[], 2);
-    assert!(said["incomplete"].to_string().contains("no file of a relation"), "{said}");
+    let output = verified(&tar, &[], 2);
+    assert!(output["incomplete"].to_string().contains("no file of a relation"), "{output}");
 }
 
 #[test]
@@ -272,8 +275,8 @@ fn check_manifest(
             let expected = expected.map_or_else(Vec::new, |(kind, path)| one(kind, path));
             let flags: &[&str] = if checksums { &["--manifest-checksums"] } else { &[] };
             let ours = run(pgtoll().arg("verify").arg(plain).arg("--json").args(flags));
-            let said: Value = serde_json::from_str(&ours.stdout).unwrap();
-            let of_files = wrong_files(&said);
+            let output: Value = serde_json::from_str(&ours.stdout).unwrap();
+            let of_files = wrong_files(&output);
             assert_eq!(of_files, expected, "{number} {checksums}: {ours:?}");
             assert_eq!(ours.status, Some(i32::from(!expected.is_empty())), "{number}: {ours:?}");
             let theirs = judge(guard, if checksums { &[] } else { &["-s"] });
@@ -285,13 +288,13 @@ fn check_manifest(
     let directory = plain.join("base").join(database);
     let aside = plain.parent().unwrap().join("aside");
     fs::rename(&directory, &aside).unwrap();
-    let said = verified(plain, &[], 1);
-    let missing = wrong_files(&said);
+    let message = verified(plain, &[], 1);
+    let missing = wrong_files(&message);
     assert!(missing.len() > 100 && missing.contains(&("missing".into(), table.into())));
     assert!(!judge(guard, &["-s"]));
     fs::remove_file(&manifest).unwrap();
-    let said = verified(plain, &[], 1);
-    assert_eq!(wrong_files(&said), one("no_database", &format!("base/{database}")));
+    let output = verified(plain, &[], 1);
+    assert_eq!(wrong_files(&output), one("no_database", &format!("base/{database}")));
     verified(plain, &["--manifest-checksums"], 1);
     fs::rename(&aside, &directory).unwrap();
     verified(plain, &[], 0);
@@ -311,16 +314,16 @@ fn check_manifest_of_tars(
     tars: &Path,
     table: &str,
 ) {
-    let said = verified(tars, &["--manifest-checksums"], 0);
-    assert!(said["manifest"]["checksum_bytes"].as_u64().unwrap() > 20_000_000, "{said}");
-    assert!(said["manifest"]["files"].as_u64().unwrap() > 900, "{said}");
+    let printed = verified(tars, &["--manifest-checksums"], 0);
+    assert!(printed["manifest"]["checksum_bytes"].as_u64().unwrap() > 20_000_000, "{printed}");
+    assert!(printed["manifest"]["files"].as_u64().unwrap() > 900, "{printed}");
     let base = tars.join("base.tar");
     let (_, at) = place_in(&base, "PG_VERSION");
     let file = File::options().write(true).open(&base).unwrap();
     file.write_all_at(b"99", at as u64).unwrap();
     verified(tars, &[], 0);
-    let said = verified(tars, &["--manifest-checksums"], 1);
-    assert_eq!(wrong_files(&said), one("checksum", "PG_VERSION"));
+    let message = verified(tars, &["--manifest-checksums"], 1);
+    assert_eq!(wrong_files(&message), one("checksum", "PG_VERSION"));
     if server.version.major() >= 18 {
         let shown = tars.display().to_string();
         assert!(guard.run(&server.bin.join("pg_verifybackup"), &["-n", &shown]).is_err());
@@ -339,8 +342,8 @@ fn check_manifest_of_tars(
         }
     }
     fs::write(&base, new.into_inner().unwrap()).unwrap();
-    let said = verified(tars, &[], 1);
-    assert_eq!(wrong_files(&said), one("missing", table));
+    let output = verified(tars, &[], 1);
+    assert_eq!(wrong_files(&output), one("missing", table));
     // The same with the manifest in the tar, as `pg_basebackup -D -` and people have it.
     let bytes = read(&base);
     // Behind the members that are there: the builder only adds.
@@ -374,15 +377,18 @@ fn a_tablespace_without_its_tar_is_missed() {
     verified(&tars.join(&tar), &[], 0);
     let alone = scratch.path(&tar);
     fs::rename(tars.join(&tar), &alone).unwrap();
-    let said = verified(&alone, &[], 2);
-    assert!(said["incomplete"].to_string().contains("a tablespace's tar by itself"), "{said}");
-    let said = verified(&tars, &[], 1);
-    assert!(wrong_files(&said).iter().all(|(kind, path)| {
+    let printed = verified(&alone, &[], 2);
+    assert!(
+        printed["incomplete"].to_string().contains("a tablespace's tar by itself"),
+        "{printed}"
+    );
+    let message = verified(&tars, &[], 1);
+    assert!(wrong_files(&message).iter().all(|(kind, path)| {
         kind == "missing" && path.starts_with(&format!("pg_tblspc/{oid}/"))
     }));
     fs::remove_file(tars.join("backup_manifest")).unwrap();
-    let said = verified(&tars, &[], 1);
-    assert_eq!(wrong_files(&said), one("no_tablespace", &format!("pg_tblspc/{oid}")));
+    let output = verified(&tars, &[], 1);
+    assert_eq!(wrong_files(&output), one("no_tablespace", &format!("pg_tblspc/{oid}")));
     cluster.stop(&mut guard, StopMode::Fast).unwrap();
     cluster.remove(&mut guard).unwrap();
 }
@@ -414,14 +420,17 @@ fn a_data_directory_with_little_in_it_is_not_sound() {
     for path in &class {
         fs::rename(path, scratch.path(name_of(path))).unwrap();
     }
-    let said = verified(data, &[], 2);
-    assert!(said["incomplete"][0].as_str().unwrap().contains("3 catalogs could not"), "{said}");
+    let printed = verified(data, &[], 2);
+    assert!(
+        printed["incomplete"][0].as_str().unwrap().contains("3 catalogs could not"),
+        "{printed}"
+    );
     for path in &class {
         fs::rename(scratch.path(name_of(path)), path).unwrap();
     }
     fs::remove_dir_all(data.join("base").join(gone)).unwrap();
-    let said = verified(data, &[], 1);
-    assert_eq!(wrong_files(&said), one("no_database", &format!("base/{gone}")));
+    let message = verified(data, &[], 1);
+    assert_eq!(wrong_files(&message), one("no_database", &format!("base/{gone}")));
     // One that is being dropped has none.
     cluster.start(&mut guard).unwrap();
     execute(&cluster, "UPDATE pg_database SET datconnlimit = -2 WHERE datname = 'gone'");
@@ -435,8 +444,8 @@ fn a_data_directory_with_little_in_it_is_not_sound() {
     }
     fs::copy(data.join("global/pg_control"), bare.join("global/pg_control")).unwrap();
     fs::copy(data.join("PG_VERSION"), bare.join("PG_VERSION")).unwrap();
-    let said = verified(&bare, &[], 2);
-    assert!(said["incomplete"].to_string().contains("no file of a relation"), "{said}");
+    let output = verified(&bare, &[], 2);
+    assert!(output["incomplete"].to_string().contains("no file of a relation"), "{output}");
     cluster.remove(&mut guard).unwrap();
 }
 

@@ -29,8 +29,8 @@ fn stopped(guard: &mut Guard, server: &Installation, name: &str, checksums: bool
 /// What PostgreSQL's own program says of every page.
 fn assert_checked(guard: &mut Guard, server: &Installation, data: &Path) {
     let arguments = ["--check", "-D", &data.to_string_lossy()];
-    let said = guard.run(&server.bin.join("pg_checksums"), &arguments).unwrap().tail;
-    assert!(said.contains("Bad checksums:  0"), "{said}");
+    let output = guard.run(&server.bin.join("pg_checksums"), &arguments).unwrap().tail;
+    assert!(output.contains("Bad checksums:  0"), "{output}");
 }
 
 /// The program where no process of this host can be seen, itself as process 1.

@@ -101,13 +101,13 @@ fn a_package_that_others_cannot_change_is_used_through_a_link_too() {
 #[test]
 fn a_server_is_asked_for_its_version_as_the_servers_user() {
     let scratch = Scratch::on_disk();
-    let asked = scratch.work().join("asked");
-    let server = fake_server(&scratch.path("bin"), &format!("id -u >> {}", asked.display()));
+    let requested = scratch.work().join("asked");
+    let server = fake_server(&scratch.path("bin"), &format!("id -u >> {}", requested.display()));
     let planned = run(pgtoll().args(["measure", "--dry-run", "--postgres"]).arg(&server));
     assert_eq!(planned.status, Some(0), "{planned:?}");
     assert!(planned.stdout.contains("PostgreSQL 15.1"), "{planned:?}");
     let expected = ordinary_user().map_or(geteuid(), |user| user.uid);
-    assert_eq!(fs::read_to_string(asked).unwrap(), format!("{expected}\n"));
+    assert_eq!(fs::read_to_string(requested).unwrap(), format!("{expected}\n"));
 }
 
 #[test]

@@ -321,8 +321,8 @@ fn the_first_signal_ends_waiting_for_wal() {
         sql if sql.starts_with("START_REPLICATION") => {
             // What wants an answer has one when the client waits for WAL.
             let keepalive = [&b"k"[..], &[0; 16], &[1]].concat();
-            let said = [frame(b'W', b"\0\0\0"), frame(b'd', &keepalive)].concat();
-            vec![Act::Say(said), Act::Hear, Act::Silence]
+            let output = [frame(b'W', b"\0\0\0"), frame(b'd', &keepalive)].concat();
+            vec![Act::Say(output), Act::Hear, Act::Silence]
         }
         _ => vec![Act::Silence],
     });
@@ -490,8 +490,8 @@ impl Planted {
 }
 
 fn asks_for_a_password() -> Fake {
-    let asked = Act::Say(frame(b'R', &[0, 0, 0, 3]));
-    Fake::greeting(vec![asked, Act::Hear, Act::Say(refusal("28P01", "no")), Act::Silence])
+    let requested = Act::Say(frame(b'R', &[0, 0, 0, 3]));
+    Fake::greeting(vec![requested, Act::Hear, Act::Say(refusal("28P01", "no")), Act::Silence])
 }
 
 /// Harm: root's password, given to whom the owner of the data named.
@@ -507,10 +507,10 @@ fn a_found_socket_gets_no_secret() {
     for mut command in planted.commands() {
         // `verify` goes on without the server, `corrupt --online` does not.
         let ran = run(&mut command);
-        let said = format!("{}{}", ran.stdout, ran.stderr);
-        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(said.contains("a socket that postmaster.pid names gets none"), "{ran:?}");
-        assert!(said.contains("--dsn"), "{ran:?}");
+        let message = format!("{}{}", ran.stdout, ran.stderr);
+        let output = message.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(output.contains("a socket that postmaster.pid names gets none"), "{ran:?}");
+        assert!(output.contains("--dsn"), "{ran:?}");
     }
     let heard = String::from_utf8_lossy(&listening.heard()).into_owned();
     assert!(heard.contains("user\0postgres\0"), "{heard:?}");
@@ -608,10 +608,10 @@ fn mistaken() -> Vec<String> {
 }
 
 /// Neither the whole password nor a part of it.
-fn check_hidden(ran: &Ran, what: &str) {
-    assert_eq!(ran.status, Some(2), "{what}: {ran:?}");
+fn check_hidden(ran: &Ran, label: &str) {
+    assert_eq!(ran.status, Some(2), "{label}: {ran:?}");
     for part in ["Alpha9", "Beta8"] {
-        assert!(!ran.stdout.contains(part) && !ran.stderr.contains(part), "{what}: {ran:?}");
+        assert!(!ran.stdout.contains(part) && !ran.stderr.contains(part), "{label}: {ran:?}");
     }
 }
 

@@ -55,16 +55,16 @@ fn check(server: &Installation, guard: &mut Guard) {
     damage(&cluster, &paths);
 
     let data = cluster.data();
-    let said = check_program(&[], &data, 1);
-    check_order(&said);
+    let message = check_program(&[], &data, 1);
+    check_order(&message);
     check_places(&data);
-    let relations = said["relations"].as_array().unwrap();
+    let relations = message["relations"].as_array().unwrap();
     run_shell_commands(relations);
     for relation in relations {
         check_copied(&data, relation);
     }
     cluster.start(guard).unwrap();
-    check_running(&data, &said);
+    check_running(&data, &message);
     for relation in relations {
         run_statements(&cluster, relation);
     }
@@ -93,15 +93,15 @@ fn check(server: &Installation, guard: &mut Guard) {
 
     // What can be made again is sound again.
     let after = check_program(&[], &data, 1);
-    let names = |said: &Value, severities: &[&str]| -> Vec<String> {
-        let relations = said["relations"].as_array().unwrap().iter();
+    let names = |output: &Value, severities: &[&str]| -> Vec<String> {
+        let relations = output["relations"].as_array().unwrap().iter();
         let item = relations
             .filter(|relation| severities.contains(&relation["severity"].as_str().unwrap()));
         item.map(|relation| format!("{} {}", relation["name"]["relation"], relation["fork"]))
             .collect()
     };
     let mendable = ["index", "map", "unlogged"];
-    assert!(names(&said, &mendable).len() >= 5, "{:?}", names(&said, &mendable));
+    assert!(names(&message, &mendable).len() >= 5, "{:?}", names(&message, &mendable));
     assert_eq!(names(&after, &mendable), Vec::<String>::new(), "{}", server.version);
     assert!(!after["relations"].to_string().contains("\"relation\":\"m\""), "{after}");
     // Root's own, unlike the cluster.
@@ -291,15 +291,16 @@ fn run_statements(cluster: &Cluster, relation: &Value) {
 }
 
 /// Tables come before indexes, and an index of a damaged table says so.
-fn check_order(said: &Value) {
-    let relations = said["relations"].as_array().unwrap();
+fn check_order(output: &Value) {
+    let relations = output["relations"].as_array().unwrap();
     let place = |name: &str| {
         relations.iter().position(|relation| relation["name"]["relation"] == name).unwrap()
     };
     assert!(place("cut") < place("cut_i"));
-    let first = |name: &str| relation(said, name)["advice"].to_string().contains("first the table");
+    let first =
+        |name: &str| relation(output, name)["advice"].to_string().contains("first the table");
     assert!(first("cut_i") && !first("healthy_i"));
-    let cut = &relation(said, "cut")["findings"];
+    let cut = &relation(output, "cut")["findings"];
     let missing =
         cut.as_array().unwrap().iter().find(|array| array["kind"] == "visible_beyond_end");
     let blocks = missing.unwrap()["blocks"].as_u64().unwrap();
@@ -318,8 +319,8 @@ fn check_places(data: &Path) {
         fs::write(copy.join(mark), "").unwrap();
         let ran = run(pgtoll().arg("verify").arg(&copy).arg("--json"));
         assert_eq!(ran.status, Some(1), "{ran:?}");
-        let said: Value = serde_json::from_str(&ran.stdout).unwrap();
-        for relation in said["relations"].as_array().unwrap() {
+        let output: Value = serde_json::from_str(&ran.stdout).unwrap();
+        for relation in output["relations"].as_array().unwrap() {
             let steps = relation["advice"].as_array().unwrap();
             assert!(steps.iter().all(|step| step["command"].is_null()), "{mark}: {relation}");
             assert!(
@@ -334,8 +335,8 @@ fn check_places(data: &Path) {
 fn check_running(data: &Path, stopped: &Value) {
     let ran = run(pgtoll().arg("verify").arg(data).args(["--json", "--only", "bit"]));
     assert_eq!(ran.status, Some(1), "{ran:?}");
-    let said: Value = serde_json::from_str(&ran.stdout).unwrap();
-    let running = relation(&said, "bit");
+    let output: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let running = relation(&output, "bit");
     let stopped = relation(stopped, "bit");
     assert_eq!(commands(running, "sql"), commands(stopped, "sql"));
     assert!(!running["remedy"].as_str().unwrap().contains("start the server"), "{running}");

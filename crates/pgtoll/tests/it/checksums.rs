@@ -87,13 +87,13 @@ fn page_checksum_is_what_pageinspect_says() {
         let mut connection = cluster.connect("postgres").unwrap();
         connection.execute("CREATE EXTENSION pageinspect").unwrap();
         // As they are in memory, at their own places and at others.
-        let pages = said(
+        let pages = ask(
             &mut connection,
             "SELECT get_raw_page('pg_proc', block::int) AS page, place
                  FROM generate_series(0, pg_relation_size('pg_proc') / 8192 - 1) block,
                       unnest(ARRAY[block, 131072 + block, 4294967294 - block]) place",
         );
-        let patterns = said(
+        let patterns = ask(
             &mut connection,
             "SELECT decode(repeat(of, 16384 / length(of)), 'hex') AS page, place
                  FROM unnest('{01,04,ff,abcd,e6d6,4a5e}'::text[]) of,
@@ -107,7 +107,7 @@ fn page_checksum_is_what_pageinspect_says() {
 }
 
 /// Compares what the server says of these pages at these places with what the best kernel does.
-fn said(connection: &mut Connection, text: &str) -> usize {
+fn ask(connection: &mut Connection, text: &str) -> usize {
     let query = format!(
         "SELECT encode(page, 'hex') AS page, place,
              page_checksum(page, place)::int & 65535 AS checksum FROM ({text}) pages"

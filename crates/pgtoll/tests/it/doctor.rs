@@ -181,15 +181,15 @@ fn wrong_flags() {
 fn interrupted_at(command: &mut Command, line: &str) -> (Option<i32>, String, String) {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
-    let mut said = String::new();
-    while !said.ends_with(&format!("{line}\n")) {
-        assert_ne!(stderr.read_line(&mut said).unwrap(), 0, "{said}");
+    let mut message = String::new();
+    while !message.ends_with(&format!("{line}\n")) {
+        assert_ne!(stderr.read_line(&mut message).unwrap(), 0, "{message}");
     }
     kill(Pid::from_raw(pid_of(&child)), Signal::SIGINT).unwrap();
     assert!(ends_within(pid_of(&child), PATIENCE));
-    std::io::Read::read_to_string(&mut stderr, &mut said).unwrap();
+    std::io::Read::read_to_string(&mut stderr, &mut message).unwrap();
     let output = child.wait_with_output().unwrap();
-    (output.status.code(), String::from_utf8(output.stdout).unwrap(), said)
+    (output.status.code(), String::from_utf8(output.stdout).unwrap(), message)
 }
 
 #[test]

@@ -215,7 +215,7 @@ fn explain(header: &mut Header) {
         experiment.unwrap().expect.iter().filter_map(ExpectSpec::expectation).collect();
     if header.expect.is_empty() {
         let is_there = |expectation: &Expectation| {
-            header.workloads.iter().any(|it| it.name == expectation.workload)
+            header.workloads.iter().any(|workload| workload.name == expectation.workload)
         };
         header.expect = now.into_iter().filter(is_there).collect();
         return;

@@ -559,8 +559,8 @@ fn mistakes_of_a_drill_are_one_line_and_a_hint() {
         let ran = drilled.drill(path, arguments);
         assert_eq!((ran.status, ran.stdout.as_str()), (Some(2), ""), "{ran:?}");
         let lines: Vec<&str> = ran.stderr.lines().collect();
-        let [said, hinted] = lines.as_slice() else { panic!("{ran:?}") };
-        assert!(said.starts_with("pgtoll: ") && said.contains(words), "{said}");
+        let [output, hinted] = lines.as_slice() else { panic!("{ran:?}") };
+        assert!(output.starts_with("pgtoll: ") && output.contains(words), "{output}");
         assert!(hinted.starts_with("hint: ") && hinted.contains(hint), "{hinted}");
     };
     check(&data, &[], "a server runs on", "pg_basebackup");

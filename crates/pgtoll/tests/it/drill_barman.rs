@@ -50,7 +50,7 @@ fn backup_of(server: &Path) -> PathBuf {
 /// may be any), and words of a finding or reason.
 type Damage<'a> = (&'a str, &'a dyn Fn(&Path), [&'a str; 3], &'a str);
 
-fn check_damage(drilled: &Drilled, parts: &Path, (name, damage, expected, said): Damage<'_>) {
+fn check_damage(drilled: &Drilled, parts: &Path, (name, damage, expected, output): Damage<'_>) {
     let copy = drilled.drills.path(name);
     for (path, _, content) in contents(parts) {
         let to = copy.join(path.strip_prefix(parts).unwrap());
@@ -65,7 +65,7 @@ fn check_damage(drilled: &Drilled, parts: &Path, (name, damage, expected, said):
     let findings = record["pages"]["findings"].as_array().unwrap().iter();
     let reasons = ["pages", "wal", "start"].map(|stage| &record[stage]["reason"]);
     let mut texts = findings.map(|finding| &finding["words"]).chain(reasons);
-    let is_said = |text: &Value| text.as_str().unwrap().contains(said);
+    let is_said = |text: &Value| text.as_str().unwrap().contains(output);
     assert!(texts.any(is_said), "{name}: {record:#}");
     fs::remove_dir_all(copy).unwrap();
 }

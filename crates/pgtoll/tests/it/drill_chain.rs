@@ -98,9 +98,9 @@ fn good_chains_pass_the_drill() {
         assert_eq!(chain[2]["incremental_from"], chain[1]["start"], "{record:#}");
         assert_eq!(record["pages"]["members"].as_array().unwrap().len(), 3);
         // What is said to be needed for the files is what they become.
-        let said = backup["bytes"].as_u64().unwrap();
+        let output = backup["bytes"].as_u64().unwrap();
         let read = record["pages"]["backup"]["read"]["bytes"].as_u64().unwrap();
-        assert!((read..read + (4 << 20)).contains(&said), "{said} of {read}");
+        assert!((read..read + (4 << 20)).contains(&output), "{output} of {read}");
         passes(&drilled, &[&full, &first], &[]);
         // Tars and directories; WAL that lies elsewhere.
         let tars = drilled.backup(guard, "tars", &["-Ft"]);

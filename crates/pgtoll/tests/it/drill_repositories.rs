@@ -31,7 +31,7 @@ impl Repository {
         let repository = Self { drilled, path, space };
         repository.run(guard, &["stanza-create"]).unwrap();
         // It takes no options of connections.
-        let mut push = repository.words(&["archive-push"]);
+        let mut push = repository.describe(&["archive-push"]);
         let connection = ["--pg1-port", "--pg1-user", "--pg1-socket-path"];
         push.retain(|word| !connection.iter().any(|name| word.starts_with(name)));
         let push = push.join(" ");
@@ -45,7 +45,7 @@ impl Repository {
     }
 
     /// The options that say which repository and which cluster, and these words.
-    fn words(&self, words: &[&str]) -> Vec<String> {
+    fn describe(&self, words: &[&str]) -> Vec<String> {
         let pick = |name: &str, path: &Path| format!("--{name}={}", path.display());
         let cluster = &self.drilled.cluster;
         let environment = cluster.environment();
@@ -65,7 +65,7 @@ impl Repository {
 
     /// Runs pgBackRest with these options and this command, as the cluster's user.
     fn run(&self, guard: &mut Guard, words: &[&str]) -> Result<(), pgtoll_cluster::ClusterError> {
-        let words = self.words(words);
+        let words = self.describe(words);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         guard.run(Path::new(PROGRAM), &words).map(drop)
     }
@@ -219,7 +219,7 @@ fn check_unread(repository: &Repository, guard: &mut Guard) {
     let options = ["--repo1-cipher-type=aes-256-cbc", "--no-online"];
     let back_up = ["--repo1-retention-full=9", "--type=full", "backup"];
     for command in [&["stanza-create"][..], &back_up] {
-        let mut words = repository.words(&[&options[..], command].concat());
+        let mut words = repository.describe(&[&options[..], command].concat());
         words.push(format!("--repo1-path={}", encrypted.display()));
         words.retain(|word| *word != format!("--repo1-path={}", repository.path.display()));
         let program = ["PGBACKREST_REPO1_CIPHER_PASS=secret", PROGRAM];
@@ -366,7 +366,7 @@ const DAMAGES: [Damage; 8] = [
     ),
 ];
 
-fn check_damage(drilled: &Drilled, damaged: &Damaged<'_>, expected: [&str; 3], said: &str) {
+fn check_damage(drilled: &Drilled, damaged: &Damaged<'_>, expected: [&str; 3], output: &str) {
     let record = drilled.record(damaged.repository, &["--backup", damaged.label], 1);
     let name = damaged.repository.display();
     for (found, expected) in verdicts(&record).iter().zip(expected) {
@@ -375,7 +375,7 @@ fn check_damage(drilled: &Drilled, damaged: &Damaged<'_>, expected: [&str; 3], s
     let findings = record["pages"]["findings"].as_array().unwrap().iter();
     let reasons = ["pages", "wal", "start"].map(|stage| &record[stage]["reason"]);
     let mut texts = findings.map(|finding| &finding["words"]).chain(reasons);
-    assert!(texts.any(|text| text.as_str().unwrap().contains(said)), "{name}: {record:#}");
+    assert!(texts.any(|text| text.as_str().unwrap().contains(output)), "{name}: {record:#}");
 }
 
 #[test]
@@ -396,19 +396,20 @@ fn damaged_backups_of_pgbackrest_fail_with_the_right_verdict() {
     let options = ["--compress-type=zst", "--type=full", "--repo1-bundle"];
     let before = repository.back_up(&mut guard, &options);
     drilled.archive_all();
-    let damaged = |name: &str, label: &str, damage: &dyn Fn(&Damaged<'_>), expected, said: &str| {
-        let place = drilled.drills.path(name);
-        fs::create_dir(&place).unwrap();
-        for name in ["backup", "archive"] {
-            copy_all(&repository.path.join(name), &place.join(name));
-        }
-        let damaged = Damaged { repository: &place, label, table: &table };
-        damage(&damaged);
-        check_damage(drilled, &damaged, expected, said);
-        fs::remove_dir_all(place).unwrap();
-    };
-    for (name, damage, expected, said) in DAMAGES {
-        damaged(name, &label, &damage, expected, said);
+    let damaged =
+        |name: &str, label: &str, damage: &dyn Fn(&Damaged<'_>), expected, output: &str| {
+            let place = drilled.drills.path(name);
+            fs::create_dir(&place).unwrap();
+            for name in ["backup", "archive"] {
+                copy_all(&repository.path.join(name), &place.join(name));
+            }
+            let damaged = Damaged { repository: &place, label, table: &table };
+            damage(&damaged);
+            check_damage(drilled, &damaged, expected, output);
+            fs::remove_dir_all(place).unwrap();
+        };
+    for (name, damage, expected, output) in DAMAGES {
+        damaged(name, &label, &damage, expected, output);
     }
     let transactions = |damaged: &Damaged<'_>| {
         let file = damaged.file(Path::new("pg_xact/0000")).with_extension("");

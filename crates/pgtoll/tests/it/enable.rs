@@ -74,8 +74,8 @@ fn rows(guard: &mut Guard, cluster: &Cluster) -> BTreeMap<String, u64> {
 fn assert_checked(guard: &mut Guard, server: &Installation, cluster: &Cluster) {
     let data = cluster.data();
     let arguments = ["--check", "-D", &data.to_string_lossy()];
-    let said = guard.run(&server.bin.join("pg_checksums"), &arguments).unwrap().tail;
-    assert!(said.contains("Bad checksums:  0"), "{said}");
+    let output = guard.run(&server.bin.join("pg_checksums"), &arguments).unwrap().tail;
+    assert!(output.contains("Bad checksums:  0"), "{output}");
 }
 
 fn controldata(server: &Installation, cluster: &Cluster) -> String {

@@ -148,12 +148,12 @@ fn ctrl_c_shows_what_was_measured() {
     let (mut child, mut stderr) = in_first_round(&scratch);
     wait_for_line(&mut stderr, "pgtoll: misses: round 3 of 100");
     kill(Pid::from_raw(pid_of(&child)), Signal::SIGINT).unwrap();
-    let mut said = String::new();
-    stderr.read_to_string(&mut said).unwrap();
+    let mut output = String::new();
+    stderr.read_to_string(&mut output).unwrap();
     let mut table = String::new();
     child.stdout.take().unwrap().read_to_string(&mut table).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(2));
-    assert!(said.ends_with("pgtoll: interrupted by SIGINT\n"), "{said}");
+    assert!(output.ends_with("pgtoll: interrupted by SIGINT\n"), "{output}");
     assert!(table.contains("read-only: 2 rounds"), "{table}");
     assert!(table.contains("incomplete: 2 of 200 rounds (interrupted by"), "{table}");
     scratch.assert_empty();
@@ -171,11 +171,11 @@ fn ctrl_c_ends_all_experiments() {
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     wait_for_line(&mut stderr, "pgtoll: misses: round 3 of 100");
     kill(Pid::from_raw(pid_of(&child)), Signal::SIGINT).unwrap();
-    let mut said = String::new();
-    stderr.read_to_string(&mut said).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(2), "{said}");
-    assert!(said.contains("pgtoll: 2 of 2 not completed: small, again\n"), "{said}");
-    assert!(said.ends_with("\npgtoll: interrupted by SIGINT\n"), "{said}");
+    let mut output = String::new();
+    stderr.read_to_string(&mut output).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(2), "{output}");
+    assert!(output.contains("pgtoll: 2 of 2 not completed: small, again\n"), "{output}");
+    assert!(output.ends_with("\npgtoll: interrupted by SIGINT\n"), "{output}");
     let text = fs::read_to_string(scratch.path("result/overview.json")).unwrap();
     let overview: Overview = serde_json::from_str(&text).unwrap();
     let [first, second] = overview.experiments.as_slice() else { panic!("{text}") };
@@ -193,12 +193,12 @@ fn a_server_that_dies_in_the_middle_is_one_clear_line() {
     let guard = children(pid_of(&child))[0];
     let postmaster = children(guard)[0];
     kill(Pid::from_raw(postmaster), Signal::SIGKILL).unwrap();
-    let mut said = String::new();
-    stderr.read_to_string(&mut said).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(2), "{said}");
-    let last: Vec<&str> = said.lines().rev().take(2).collect();
-    assert!(last[0].starts_with("hint: "), "{said}");
-    assert!(last[1].starts_with("pgtoll: "), "{said}");
+    let mut output = String::new();
+    stderr.read_to_string(&mut output).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(2), "{output}");
+    let last: Vec<&str> = output.lines().rev().take(2).collect();
+    assert!(last[0].starts_with("hint: "), "{output}");
+    assert!(last[1].starts_with("pgtoll: "), "{output}");
     scratch.assert_empty();
 }
 
@@ -219,11 +219,11 @@ fn when_the_guard_is_killed_the_leftovers_are_told() {
     let (mut child, mut stderr) = in_first_round(&scratch);
     let guard = children(pid_of(&child))[0];
     kill(Pid::from_raw(guard), Signal::SIGKILL).unwrap();
-    let mut said = String::new();
-    stderr.read_to_string(&mut said).unwrap();
+    let mut output = String::new();
+    stderr.read_to_string(&mut output).unwrap();
     // The servers live on, so the round is finished before their guard is missed.
-    assert_eq!(child.wait().unwrap().code(), Some(2), "{said}");
-    let hint = said.lines().find_map(|line| line.strip_prefix("hint: kill -QUIT ")).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(2), "{output}");
+    let hint = output.lines().find_map(|line| line.strip_prefix("hint: kill -QUIT ")).unwrap();
     let removal = format!("kill -QUIT {hint}");
     let removed = run(crate::support::program("sh").arg("-c").arg(&removal));
     assert_eq!(removed.status, Some(0), "{removal}: {removed:?}");

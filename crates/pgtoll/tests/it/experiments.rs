@@ -65,8 +65,8 @@ fn check(scratch: &Scratch, change: (&str, &str), expected: &str) {
     fs::write(&file, text).unwrap();
     let checked = run(pgtoll().args(["measure", "--check"]).arg(&file));
     assert_eq!((checked.status, checked.stdout.as_str()), (Some(2), ""), "{checked:?}");
-    let said = checked.stderr.replace(&file.display().to_string(), "my.toml");
-    assert_eq!(said.trim_end(), expected);
+    let output = checked.stderr.replace(&file.display().to_string(), "my.toml");
+    assert_eq!(output.trim_end(), expected);
     let measured = run(pgtoll().arg("measure").arg(&file));
     assert_eq!((measured.status, measured.stderr), (Some(2), checked.stderr));
 }
@@ -155,9 +155,9 @@ fn the_example_of_the_book_is_right() {
     let check = |text: &str| {
         fs::write(&file, text).unwrap();
         let ran = run(pgtoll().args(["measure", "--check", "--seed", "1"]).arg(&file));
-        let said = ran.stdout + &ran.stderr;
-        let said = said.replace(&file.display().to_string(), "./commit.toml");
-        assert!(rest.contains(&format!("./commit.toml\n{said}```")), "{said}");
+        let message = ran.stdout + &ran.stderr;
+        let output = message.replace(&file.display().to_string(), "./commit.toml");
+        assert!(rest.contains(&format!("./commit.toml\n{output}```")), "{output}");
     };
     check(example);
     check(&example.replace("twin_of", "twinof").replacen("arm = \"hasty", "arm = \"hastey", 1));

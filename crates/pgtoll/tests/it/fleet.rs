@@ -115,7 +115,7 @@ pub(crate) fn command(server: &ObjectServer, words: &[&str]) -> Command {
     command
 }
 
-pub(crate) fn said(server: &ObjectServer, words: &[&str], status: i32) -> Ran {
+pub(crate) fn run_fleet(server: &ObjectServer, words: &[&str], status: i32) -> Ran {
     let ran = run(&mut command(server, words));
     assert_eq!(ran.status, Some(status), "{words:?}: {ran:?}");
     ran
@@ -156,19 +156,19 @@ fn stored_backups_have_the_findings_of_the_same_directory() {
     server.put("b/w/basebackups_005/base_1/tar_partitions/pg_control.tar", &rest);
     server.put("b/d/basebackups_005/base_1_backup_stop_sentinel.json", b"{\"DeltaFrom\": \"x\"}");
     server.put("b/d/basebackups_005/base_1/tar_partitions/pg_control.tar", &rest);
-    let delta = said(&server, &["verify", "s3://b/d"], 2);
+    let delta = run_fleet(&server, &["verify", "s3://b/d"], 2);
     assert!(delta.stderr.contains("a delta of WAL-G"), "{delta:?}");
 
     let local = |path: &Path, status| {
         let path = path.display().to_string();
-        pages(&json(&said(&server, &["verify", &path, "--json"], status)))
+        pages(&json(&run_fleet(&server, &["verify", &path, "--json"], status)))
     };
     let sound_pages = local(&backups.sound, 0);
     let damaged_pages = local(&backups.damaged, 1);
     assert_eq!(damaged_pages.0.len(), 1);
     let check = |words: &[&str], is_sound: bool| {
         let words = [&["verify", "--json"], words].concat();
-        let record = json(&said(&server, &words, i32::from(!is_sound)));
+        let record = json(&run_fleet(&server, &words, i32::from(!is_sound)));
         let expected = if is_sound { &sound_pages } else { &damaged_pages };
         assert_eq!(&pages(&record), expected, "{words:?}: {record:#}");
         record
@@ -186,15 +186,15 @@ fn stored_backups_have_the_findings_of_the_same_directory() {
     check(&["s3://b/cnpg/main", "--backup", "latest"], true);
     check(&["s3://b/cnpg/main", "--backup", "20261122T020000"], false);
 
-    let several = said(&server, &["verify", "s3://b/cnpg/main"], 2);
+    let several = run_fleet(&server, &["verify", "s3://b/cnpg/main"], 2);
     assert!(several.stderr.contains("2 backups here, such as 20261122T020000"), "{several:?}");
     assert!(several.stderr.contains("hint: name one with --backup latest"), "{several:?}");
-    let none = said(&server, &["verify", "s3://b/nothing"], 2);
+    let none = run_fleet(&server, &["verify", "s3://b/nothing"], 2);
     assert!(none.stderr.contains("s3://b/nothing: no backup here"), "{none:?}");
-    let wrong = said(&server, &["verify", "ftp://b/base.tar"], 2);
+    let wrong = run_fleet(&server, &["verify", "ftp://b/base.tar"], 2);
     assert!(wrong.stderr.contains("is not a URL of s3://"), "{wrong:?}");
     server.fail(ObjectFault::Deny, 100);
-    let denied = said(&server, &["verify", "s3://b/sound/base.tar.gz"], 2);
+    let denied = run_fleet(&server, &["verify", "s3://b/sound/base.tar.gz"], 2);
     assert!(denied.stdout.contains("access denied"), "{denied:?}");
     server.fail(ObjectFault::Cut, 2);
     check(&["s3://b/damaged/base.tar.zst"], false);
@@ -233,7 +233,7 @@ fn a_tar_is_verified_from_standard_input() {
 }
 
 fn merged(server: &ObjectServer, plan: &str, status: i32) -> Value {
-    comparable(&said(server, &["fleet", "merge", plan, "--json"], status))
+    comparable(&run_fleet(server, &["fleet", "merge", plan, "--json"], status))
 }
 
 /// A merged record without what names the plan and the time.
@@ -266,20 +266,20 @@ fn a_fleets_answer_does_not_depend_on_the_number_of_shards() {
     server.put("b/rest/backup/main/20261123-020000F/backup.manifest", b"[backup]");
 
     let plan = ["fleet", "plan", "s3://b", "--shards", "2", "-o", "s3://ops/w/plan.json"];
-    let planned = said(&server, &plan, 0).stdout;
+    let planned = run_fleet(&server, &plan, 0).stdout;
     assert!(planned.starts_with("4 backups, "), "{planned}");
     assert!(planned.contains("2 backups cannot be read"), "{planned}");
     // The same plan again is no mistake; another one is.
-    said(&server, &plan, 0);
+    run_fleet(&server, &plan, 0);
     let other = ["fleet", "plan", "s3://b/eu", "-o", "s3://ops/w/plan.json"];
-    let refused = said(&server, &other, 2);
+    let refused = run_fleet(&server, &other, 2);
     assert!(refused.stderr.contains("exists, and is another plan"), "{refused:?}");
-    said(&server, &[&other[..], &["--replace"]].concat(), 0);
-    said(&server, &[&plan[..], &["--replace"]].concat(), 0);
+    run_fleet(&server, &[&other[..], &["--replace"]].concat(), 0);
+    run_fleet(&server, &[&plan[..], &["--replace"]].concat(), 0);
 
     let nothing = merged(&server, "s3://ops/w/", 2);
     assert_eq!((&nothing["unverified"], &nothing["refused"]), (&4.into(), &2.into()));
-    let first = said(&server, &["fleet", "run", "s3://ops/w/", "--all"], 0);
+    let first = run_fleet(&server, &["fleet", "run", "s3://ops/w/", "--all"], 0);
     assert!(first.stderr.contains("4 verified, 0 had a result"), "{first:?}");
     let expected = merged(&server, "s3://ops/w/", 1);
     assert_eq!(expected["sound"], 2, "{expected:#}");
@@ -288,23 +288,24 @@ fn a_fleets_answer_does_not_depend_on_the_number_of_shards() {
         expected["backups"].as_array().unwrap().iter().map(|array| &array["outcome"]).collect();
     let words = ["findings", "unverified", "refused", "refused", "sound", "sound"];
     assert_eq!(outcomes, words);
-    let again = said(&server, &["fleet", "run", "s3://ops/w/", "--all"], 0);
+    let again = run_fleet(&server, &["fleet", "run", "s3://ops/w/", "--all"], 0);
     assert!(again.stderr.contains("0 verified, 4 had a result"), "{again:?}");
 
     for shards in [1, 2, 7, 28] {
         let at = format!("s3://ops/{shards}/plan.json");
         let count = shards.to_string();
-        said(&server, &["fleet", "plan", "s3://b", "--shards", &count, "-o", &at], 0);
+        run_fleet(&server, &["fleet", "plan", "s3://b", "--shards", &count, "-o", &at], 0);
         for shard in 0..shards {
             let mut command = command(&server, &["fleet", "run", &at]);
             let ran = run(command.env("JOB_COMPLETION_INDEX", shard.to_string()));
             assert_eq!(ran.status, Some(0), "{ran:?}");
         }
         assert_eq!(merged(&server, &at, 1), expected, "{shards}");
-        let table = said(&server, &["fleet", "merge", &at], 1).stdout;
+        let table = run_fleet(&server, &["fleet", "merge", &at], 1).stdout;
         assert!(table.starts_with("2 of 6 backups sound"), "{table}");
         assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
-        let metrics = said(&server, &["fleet", "merge", &at, "--format", "openmetrics"], 1).stdout;
+        let metrics =
+            run_fleet(&server, &["fleet", "merge", &at, "--format", "openmetrics"], 1).stdout;
         assert!(metrics.contains("pgtoll_fleet_backups{outcome=\"sound\"} 2\n"), "{metrics}");
     }
 }
@@ -322,14 +323,15 @@ fn a_plans_core_hours_are_of_the_record_that_it_names() {
     let plan = ["fleet", "plan", "s3://b"];
     let hours = |words: &[&str]| {
         let estimate =
-            json(&said(&server, &[&plan[..], words, &["--json"]].concat(), 0))["estimate"].clone();
+            json(&run_fleet(&server, &[&plan[..], words, &["--json"]].concat(), 0))["estimate"]
+                .clone();
         let range = &estimate["core_hours_range"];
         let values = [&range["lowest"], &estimate["core_hours"], &range["highest"]];
         values.map(|value| value.as_f64().unwrap())
     };
     let built_in = hours(&[]);
     assert!(built_in.is_sorted() && built_in[0] > 0.0, "{built_in:?}");
-    let table = said(&server, &plan, 0).stdout;
+    let table = run_fleet(&server, &plan, 0).stdout;
     let source = "records/2026-11-26-bench-fleet.jsonl (AMD EPYC, 2 CPUs): cargo xtask bench";
     assert!(table.contains(source), "{table}");
 
@@ -341,7 +343,7 @@ fn a_plans_core_hours_are_of_the_record_that_it_names() {
     let other = hours(&["--cpu-record", &path]);
     assert!(other[0] > built_in[2], "{other:?} {built_in:?}");
     let plan_of =
-        json(&said(&server, &[&plan[..], &["--cpu-record", &path, "--json"]].concat(), 0));
+        json(&run_fleet(&server, &[&plan[..], &["--cpu-record", &path, "--json"]].concat(), 0));
     assert_eq!(plan_of["cpu_times"]["sources"][0]["record"], *path);
     let command = plan_of["command"].as_array().unwrap();
     assert_eq!(command.last().unwrap(), path.as_str(), "{command:?}");
@@ -349,7 +351,7 @@ fn a_plans_core_hours_are_of_the_record_that_it_names() {
     // The same units by other times are another plan only where it is to be replaced.
     let at = scratch.path("plan.json").display().to_string();
     let written = |words: &[&str]| {
-        said(&server, &[&plan[..], &["-o", &at], words].concat(), 0);
+        run_fleet(&server, &[&plan[..], &["-o", &at], words].concat(), 0);
         let plan: Value = serde_json::from_slice(&fs::read(&at).unwrap()).unwrap();
         plan["estimate"]["core_hours"].as_f64().unwrap()
     };
@@ -360,7 +362,7 @@ fn a_plans_core_hours_are_of_the_record_that_it_names() {
     assert!(close(written(&["--cpu-record", &path, "--replace"]), other[1]));
 
     fs::write(&path, own.lines().next().unwrap()).unwrap();
-    let ran = said(&server, &[&plan[..], &["--cpu-record", &path]].concat(), 2);
+    let ran = run_fleet(&server, &[&plan[..], &["--cpu-record", &path]].concat(), 2);
     let expected = format!("pgtoll: {path} has no readings of backups that are not packed\nhint: ");
     assert!(ran.stderr.contains(&expected), "{ran:?}");
 }
@@ -407,16 +409,20 @@ fn backups_in_parts_have_the_answer_of_whole_ones() {
     put_in_parts(&server, "damaged", &backups.damaged);
     put_in_parts(&server, "plain", &plain.sound);
     let plan = ["fleet", "plan", "s3://b", "--shards", "7", "-o"];
-    said(&server, &[&plan[..], &["s3://ops/whole/"]].concat(), 0);
+    run_fleet(&server, &[&plan[..], &["s3://ops/whole/"]].concat(), 0);
     let cut = [&plan[..], &["s3://ops/parts/", "--unit-size", "2MB"]].concat();
-    let planned = said(&server, &cut, 0).stdout;
+    let planned = run_fleet(&server, &cut, 0).stdout;
     assert!(planned.starts_with("9 backups, "), "{planned}");
     assert!(planned.contains("9 cut into "), "{planned}");
-    said(&server, &["fleet", "run", "s3://ops/whole/", "--all"], 0);
+    run_fleet(&server, &["fleet", "run", "s3://ops/whole/", "--all"], 0);
     let whole = merged(&server, "s3://ops/whole/", 1);
     assert_eq!((&whole["sound"], &whole["findings"]), (&6.into(), &3.into()), "{whole:#}");
     for shard in 0..7 {
-        said(&server, &["fleet", "run", "s3://ops/parts/", "--shard", &format!("{shard}/7")], 0);
+        run_fleet(
+            &server,
+            &["fleet", "run", "s3://ops/parts/", "--shard", &format!("{shard}/7")],
+            0,
+        );
     }
     let parts = merged(&server, "s3://ops/parts/", 1);
     assert_eq!(found(&parts), found(&whole), "{parts:#}");
@@ -449,31 +455,31 @@ fn a_shard_that_cannot_read_says_so_and_goes_on_when_it_is_run_again() {
     let server = ObjectServer::start();
     server.put("b/a/base.tar", &tar(&backups.sound));
     let plan = scratch.path("plan.json").display().to_string();
-    said(&server, &["fleet", "plan", "s3://b", "-o", &plan], 0);
-    let lost = said(&server, &["fleet", "run", &plan], 2);
+    run_fleet(&server, &["fleet", "plan", "s3://b", "-o", &plan], 0);
+    let lost = run_fleet(&server, &["fleet", "run", &plan], 2);
     assert!(lost.stderr.contains("which shard is to run?"), "{lost:?}");
     server.fail(ObjectFault::Deny, 100);
-    let denied = said(&server, &["fleet", "run", &plan, "--shard", "0/1"], 2);
+    let denied = run_fleet(&server, &["fleet", "run", &plan, "--shard", "0/1"], 2);
     assert!(denied.stderr.contains("s3://b/a: not verified"), "{denied:?}");
     server.fail(ObjectFault::Deny, 0);
-    let table = said(&server, &["fleet", "merge", &plan], 2).stdout;
+    let table = run_fleet(&server, &["fleet", "merge", &plan], 2).stdout;
     assert!(table.contains("s3://b/a: no result yet"), "{table}");
     assert!(table.contains("access denied"), "{table}");
     // Another version of the object is not what was planned.
     server.put("b/a/base.tar", &tar(&backups.damaged));
-    let replaced = said(&server, &["fleet", "run", &plan, "--all"], 2);
+    let replaced = run_fleet(&server, &["fleet", "run", &plan, "--all"], 2);
     assert!(replaced.stderr.contains("replaced or changed"), "{replaced:?}");
     let planned = scratch.path("again.json").display().to_string();
-    said(&server, &["fleet", "plan", "s3://b", "-o", &planned], 0);
-    said(&server, &["fleet", "run", &planned, "--all"], 0);
-    said(&server, &["fleet", "merge", &planned], 1);
-    let shown = said(&server, &["report", &planned], 0).stdout;
+    run_fleet(&server, &["fleet", "plan", "s3://b", "-o", &planned], 0);
+    run_fleet(&server, &["fleet", "run", &planned, "--all"], 0);
+    run_fleet(&server, &["fleet", "merge", &planned], 1);
+    let shown = run_fleet(&server, &["report", &planned], 0).stdout;
     assert!(shown.starts_with("1 backup, "), "{shown}");
     // A result that was cut short makes that backup unverified.
     let results = fs::read_dir(scratch.path("units")).unwrap().map(|entry| entry.unwrap().path());
     let result =
         results.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
     result.for_each(|path| fs::write(path, b"{").unwrap());
-    let table = said(&server, &["fleet", "merge", &planned], 2).stdout;
+    let table = run_fleet(&server, &["fleet", "merge", &planned], 2).stdout;
     assert!(table.contains("is not a result of pgtoll"), "{table}");
 }

@@ -98,7 +98,7 @@ impl MotoServer {
         run(&mut command)
     }
 
-    fn said(&self, words: &[&str], status: i32) -> Ran {
+    fn run_fleet(&self, words: &[&str], status: i32) -> Ran {
         let ran = self.run(words);
         assert_eq!(ran.status, Some(status), "{words:?}: {ran:?}");
         ran
@@ -243,13 +243,13 @@ fn barmans_backups_are_verified_where_they_lie() {
         let ids = ids(&store, name);
         let [sound, damaged] = &*ids else { panic!("{ids:?}") };
         let at = format!("{BUCKET}/fleet/{name}");
-        let record = json(&moto.said(&["verify", &at, "--backup", sound, "--json"], 0));
+        let record = json(&moto.run_fleet(&["verify", &at, "--backup", sound, "--json"], 0));
         assert!(record["read"]["blocks"].as_u64().unwrap() > 2000, "{record:#}");
         for id in ["latest", damaged] {
             let words = ["verify", &at, "--backup", id, "--json"];
-            check_damage(&json(&moto.said(&words, 1)), &DAMAGE);
+            check_damage(&json(&moto.run_fleet(&words, 1)), &DAMAGE);
         }
-        let wal = json(&moto.said(&["wal", "stats", &format!("{at}/wals"), "--json"], 0));
+        let wal = json(&moto.run_fleet(&["wal", "stats", &format!("{at}/wals"), "--json"], 0));
         assert!(wal["total"]["records"].as_u64().unwrap() > 1000, "{wal:#}");
     }
     check_store_damage(&moto, &store, &orders);
@@ -280,7 +280,7 @@ fn check_store_damage(moto: &MotoServer, store: &Store, orders: &str) {
     let verified = |name: &str, status: i32| {
         let at = format!("{BUCKET}/fleet/{name}");
         let id = ids(store, name).swap_remove(0);
-        moto.said(&["verify", &at, "--backup", &id, "--json"], status)
+        moto.run_fleet(&["verify", &at, "--backup", &id, "--json"], status)
     };
     let plain = object("plain", "data.tar");
     let whole = store.read(&plain, 1 << 30).unwrap();
@@ -318,16 +318,16 @@ fn place_of(tar: &[u8], path: &str) -> usize {
 
 /// All backups by one machine, by shards, and in parts as barman cut them.
 fn check_fleet(moto: &MotoServer) {
-    let merged = |at: &str| comparable(&moto.said(&["fleet", "merge", at, "--json"], 1));
+    let merged = |at: &str| comparable(&moto.run_fleet(&["fleet", "merge", at, "--json"], 1));
     let plan = |at: &str, more: &[&str]| {
         let fleet = format!("{BUCKET}/fleet");
         let words = ["fleet", "plan", &fleet, "--shards", "3", "-o", at];
-        moto.said(&[&words[..], more].concat(), 0).stdout
+        moto.run_fleet(&[&words[..], more].concat(), 0).stdout
     };
     let alone = format!("{BUCKET}/alone/plan.json");
     let planned = plan(&alone, &[]);
     assert!(planned.starts_with("6 backups, "), "{planned}");
-    moto.said(&["fleet", "run", &alone, "--all"], 0);
+    moto.run_fleet(&["fleet", "run", &alone, "--all"], 0);
     let expected = merged(&alone);
     let backups = expected["backups"].as_array().unwrap().iter();
     let outcomes: Vec<&str> = backups.map(|backup| backup["outcome"].as_str().unwrap()).collect();
@@ -337,16 +337,16 @@ fn check_fleet(moto: &MotoServer) {
     let sharded = format!("{BUCKET}/sharded/plan.json");
     plan(&sharded, &[]);
     for shard in ["0/3", "1/3", "2/3"] {
-        moto.said(&["fleet", "run", &sharded, "--shard", shard], 0);
+        moto.run_fleet(&["fleet", "run", &sharded, "--shard", shard], 0);
     }
     assert_eq!(merged(&sharded), expected);
     // What has a result is passed over: the store decided who wrote it.
-    let again = moto.said(&["fleet", "run", &sharded, "--all"], 0);
+    let again = moto.run_fleet(&["fleet", "run", &sharded, "--all"], 0);
     assert!(again.stderr.contains("0 verified, 6 had a result"), "{again:?}");
 
     let parts = format!("{BUCKET}/parts/plan.json");
     let planned = plan(&parts, &["--unit-size", "10MB"]);
     assert!(planned.contains("cut into "), "{planned}");
-    moto.said(&["fleet", "run", &parts, "--all"], 0);
+    moto.run_fleet(&["fleet", "run", &parts, "--all"], 0);
     assert_eq!(found(&merged(&parts)), found(&expected));
 }

@@ -37,24 +37,24 @@ fn a_fleet_in_each_cloud_has_the_same_answer() {
     ];
     let mut answers = Vec::new();
     for (scheme, variables) in &clouds {
-        let said = |words: &[&str], status: i32| -> Ran {
+        let output = |words: &[&str], status: i32| -> Ran {
             let ran = run(&mut command(variables, words));
             assert_eq!(ran.status, Some(status), "{scheme} {words:?}: {ran:?}");
             ran
         };
         let at = format!("{scheme}://b");
         let plan = format!("{scheme}://ops/{scheme}/");
-        let one = json(&said(&["verify", &format!("{at}/us"), "--json"], 1));
+        let one = json(&output(&["verify", &format!("{at}/us"), "--json"], 1));
         assert_eq!(one["failures"], 1, "{one:#}");
-        let planned = said(&["fleet", "plan", &at, "-o", &plan, "--shards", "2"], 0).stdout;
+        let planned = output(&["fleet", "plan", &at, "-o", &plan, "--shards", "2"], 0).stdout;
         assert!(planned.starts_with("3 backups, "), "{planned}");
         for shard in ["0/2", "1/2"] {
-            said(&["fleet", "run", &plan, "--shard", shard], 0);
+            output(&["fleet", "run", &plan, "--shard", shard], 0);
         }
         // The store says that there is one: the plan, and each result.
-        let again = said(&["fleet", "plan", &format!("{at}/eu"), "-o", &plan], 2);
+        let again = output(&["fleet", "plan", &format!("{at}/eu"), "-o", &plan], 2);
         assert!(again.stderr.contains("exists, and is another plan"), "{again:?}");
-        let merged = comparable(&said(&["fleet", "merge", &plan, "--json"], 1)).to_string();
+        let merged = comparable(&output(&["fleet", "merge", &plan, "--json"], 1)).to_string();
         answers.push(merged.replace(&format!("{scheme}://"), "s3://"));
     }
     assert_eq!((&answers[1], &answers[2]), (&answers[0], &answers[0]));

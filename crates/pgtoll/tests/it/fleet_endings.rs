@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 use crate::fleet::{Backups, comparable, json, tar};
 use crate::support::{Ran, Scratch, pgtoll, pid_of, run};
 
-fn said(words: &[&str], status: i32) -> Ran {
+fn run_fleet(words: &[&str], status: i32) -> Ran {
     let ran = run(pgtoll().args(words));
     assert_eq!(ran.status, Some(status), "{words:?}: {ran:?}");
     ran
@@ -54,23 +54,23 @@ fn a_shard_that_is_ended_leaves_no_half_of_a_result_and_the_next_one_goes_on() {
     }
     let store = scratch.path("store");
     let plan = scratch.path("plan.json").display().to_string();
-    said(&["fleet", "plan", &store.display().to_string(), "-o", &plan], 0);
+    run_fleet(&["fleet", "plan", &store.display().to_string(), "-o", &plan], 0);
     for (signal, status) in [(Signal::SIGINT, 2), (Signal::SIGKILL, 9)] {
         let (code, rest) = ended(&plan, signal);
         assert_eq!(code, Some(status), "{rest}");
         let is_said = rest.ends_with("pgtoll: interrupted by SIGINT; run it again to go on\n");
         assert_eq!(is_said, signal == Signal::SIGINT, "{rest}");
         assert_eq!((results(&scratch, "json").len(), results(&scratch, "failed").len()), (1, 0));
-        let merged = json(&said(&["fleet", "merge", &plan, "--json"], 2));
+        let merged = json(&run_fleet(&["fleet", "merge", &plan, "--json"], 2));
         assert_eq!((&merged["sound"], &merged["unverified"]), (&0.into(), &2.into()));
         for path in results(&scratch, "json") {
             fs::remove_file(path).unwrap();
         }
     }
     ended(&plan, Signal::SIGTERM);
-    let again = said(&["fleet", "run", &plan, "--all"], 0);
+    let again = run_fleet(&["fleet", "run", &plan, "--all"], 0);
     assert!(again.stderr.contains("1 verified, 1 had a result"), "{again:?}");
-    let merged = comparable(&said(&["fleet", "merge", &plan, "--json"], 1));
+    let merged = comparable(&run_fleet(&["fleet", "merge", &plan, "--json"], 1));
     assert_eq!((&merged["findings"], &merged["unverified"]), (&1.into(), &1.into()));
 }
 
@@ -91,9 +91,9 @@ fn what_was_verified_long_ago_is_verified_again_where_that_is_asked_for() {
     fs::write(&base, tar(&backups.sound)).unwrap();
     age(&base, 100);
     let written = fs::metadata(&base).unwrap().modified().unwrap();
-    said(&["fleet", "plan", &store.display().to_string(), "-o", &plan], 0);
-    said(&["fleet", "run", &plan, "--all"], 0);
-    said(&["fleet", "merge", &plan], 0);
+    run_fleet(&["fleet", "plan", &store.display().to_string(), "-o", &plan], 0);
+    run_fleet(&["fleet", "run", &plan, "--all"], 0);
+    run_fleet(&["fleet", "merge", &plan], 0);
     // A disk that loses a bit tells nobody.
     let file = File::options().write(true).open(&base).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, &tar(&backups.damaged), 0).unwrap();
@@ -101,13 +101,13 @@ fn what_was_verified_long_ago_is_verified_again_where_that_is_asked_for() {
     age(&results(&scratch, "json")[0], 35);
 
     let ran = |days: &str, count: &str| {
-        let ran = said(&["fleet", "run", &plan, "--all", "--reverify-after", days], 0);
+        let ran = run_fleet(&["fleet", "run", &plan, "--all", "--reverify-after", days], 0);
         assert!(ran.stderr.contains(count), "{ran:?}");
     };
     ran("40d", "0 verified, 1 had a result");
-    said(&["fleet", "merge", &plan], 0);
+    run_fleet(&["fleet", "merge", &plan], 0);
     ran("30d", "1 verified, 0 had a result");
-    said(&["fleet", "merge", &plan], 1);
+    run_fleet(&["fleet", "merge", &plan], 1);
     ran("30d", "0 verified, 1 had a result");
 }
 
@@ -119,17 +119,17 @@ fn a_prefix_without_a_backup_is_not_sound_by_the_others() {
     fs::create_dir(scratch.path("empty")).unwrap();
     fs::write(scratch.path("monday.tar"), tar(&backups.sound)).unwrap();
     for nothing in ["empty", "nowhere"] {
-        let ran = said(&["fleet", "plan", &path(nothing), "-o", &path("plan.json")], 2);
+        let ran = run_fleet(&["fleet", "plan", &path(nothing), "-o", &path("plan.json")], 2);
         assert!(ran.stderr.contains(&format!("/{nothing}: no backup here\nhint: ")), "{ran:?}");
         assert!(!scratch.path("plan.json").exists());
     }
     // A tar that is named itself, whatever it is called.
     let words = ["fleet", "plan", &path("monday.tar"), &path("empty"), "-o", &path("plan.json")];
-    let planned = said(&words, 0).stdout;
+    let planned = run_fleet(&words, 0).stdout;
     assert!(planned.starts_with("1 backup, "), "{planned}");
     assert!(planned.contains("1 backup cannot be read"), "{planned}");
-    said(&["fleet", "run", &path("plan.json"), "--all"], 0);
-    let merged = said(&["fleet", "merge", &path("plan.json")], 2).stdout;
+    run_fleet(&["fleet", "run", &path("plan.json"), "--all"], 0);
+    let merged = run_fleet(&["fleet", "merge", &path("plan.json")], 2).stdout;
     assert!(merged.starts_with("1 of 2 backups sound"), "{merged}");
     let words: Vec<&str> = merged.split_whitespace().collect();
     assert!(words.join(" ").contains("/empty: not read; no backup here"), "{merged}");

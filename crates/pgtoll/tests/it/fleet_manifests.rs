@@ -69,7 +69,7 @@ fn jobs_keep_the_rules_that_no_schema_has() {
 }
 
 /// What a job's container runs, with the manifest's variables, or these instead.
-fn words(all: &[Value], name: &str, values: &BTreeMap<&str, &str>) -> Vec<String> {
+fn describe(all: &[Value], name: &str, values: &BTreeMap<&str, &str>) -> Vec<String> {
     let container = &job(all, name)["template"]["spec"]["containers"][0];
     assert!(container["command"].is_null(), "the image's entry point is pgtoll");
     let expanded = |word: &Value| {

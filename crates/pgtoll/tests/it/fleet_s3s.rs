@@ -48,7 +48,7 @@ impl S3sServer {
         ]
     }
 
-    fn said(&self, words: &[&str], status: i32) -> Ran {
+    fn run_fleet(&self, words: &[&str], status: i32) -> Ran {
         let mut command = pgtoll();
         let ran = run(command.args(words).env_remove("AWS_PROFILE").envs(self.environment()));
         assert_eq!(ran.status, Some(status), "{words:?}: {ran:?}");
@@ -97,12 +97,12 @@ fn a_shard_survives_a_store_that_dies_while_it_reads() {
     let mut server = S3sServer::start(program.into(), root);
     let [at, alone] = ["s3://ops/w/", "s3://ops/alone/"];
     for plan in [at, alone] {
-        let planned = server.said(&["fleet", "plan", "s3://backups", "-o", plan], 0).stdout;
+        let planned = server.run_fleet(&["fleet", "plan", "s3://backups", "-o", plan], 0).stdout;
         assert!(planned.starts_with("2 backups, "), "{planned}");
     }
-    let other = server.said(&["fleet", "plan", "s3://backups/a", "-o", at], 2);
+    let other = server.run_fleet(&["fleet", "plan", "s3://backups/a", "-o", at], 2);
     assert!(other.stderr.contains("exists, and is another plan"), "{other:?}");
-    server.said(&["fleet", "run", alone, "--all"], 0);
+    server.run_fleet(&["fleet", "run", alone, "--all"], 0);
 
     let mut command = pgtoll();
     command.args(["fleet", "run", at, "--all"]).env_remove("AWS_PROFILE");
@@ -118,8 +118,8 @@ fn a_shard_survives_a_store_that_dies_while_it_reads() {
     assert_eq!(shard.wait().unwrap().code(), Some(0), "{line}");
     assert!(line.starts_with("pgtoll: s3://backups/b/monday: sound\n"), "{line}");
 
-    let merged = |plan: &str| json(&server.said(&["fleet", "merge", plan, "--json"], 1));
+    let merged = |plan: &str| json(&server.run_fleet(&["fleet", "merge", plan, "--json"], 1));
     assert_eq!(found(&merged(at)), found(&merged(alone)));
-    let again = server.said(&["fleet", "run", at, "--all"], 0);
+    let again = server.run_fleet(&["fleet", "run", at, "--all"], 0);
     assert!(again.stderr.contains("0 verified, 2 had a result"), "{again:?}");
 }

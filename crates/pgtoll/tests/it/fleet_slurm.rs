@@ -34,14 +34,14 @@ fn is_possible() -> bool {
     true
 }
 
-fn said(words: &[&str], status: i32) -> Ran {
+fn run_fleet(words: &[&str], status: i32) -> Ran {
     let ran = run(pgtoll().args(words));
     assert_eq!(ran.status, Some(status), "{words:?}: {ran:?}");
     ran
 }
 
 fn merged(plan: &str) -> Value {
-    comparable(&said(&["fleet", "merge", plan, "--json"], 1))
+    comparable(&run_fleet(&["fleet", "merge", plan, "--json"], 1))
 }
 
 #[test]
@@ -69,9 +69,9 @@ fn an_array_of_slurm_that_loses_a_node_has_the_answer_of_one_machine() {
     let alone = place("alone");
     let array = place("array");
     for plan in [&alone, &array] {
-        said(&["fleet", "plan", &store, "--shards", "20", "-o", plan], 0);
+        run_fleet(&["fleet", "plan", &store, "--shards", "20", "-o", plan], 0);
     }
-    said(&["fleet", "run", &alone, "--all"], 0);
+    run_fleet(&["fleet", "run", &alone, "--all"], 0);
     let expected = merged(&alone);
     assert_eq!((&expected["sound"], &expected["unverified"]), (&21.into(), &0.into()));
 

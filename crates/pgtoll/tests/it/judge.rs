@@ -109,7 +109,7 @@ fn an_undisturbed_server_loses_nothing_and_keeps_nothing() {
 fn check_history(path: &Path, judge: &JudgeRecord) {
     let text = fs::read_to_string(path).unwrap();
     let counts = &judge.transactions;
-    let lines = |what: &str| text.lines().filter(|line| line.contains(what)).count() as u64;
+    let lines = |label: &str| text.lines().filter(|line| line.contains(label)).count() as u64;
     assert_eq!(lines(":type :invoke, :process"), counts.begun + 1);
     assert_eq!(lines(":type :ok"), counts.acknowledged + 1);
     let read = text.lines().last().unwrap();

@@ -20,8 +20,8 @@ const PEAK_KIB: u64 = 64 << 10;
 const JOURNAL_BYTES: u64 = 64;
 
 fn transactions() -> u64 {
-    let asked = std::env::var("PGTOLL_TEST_TRANSACTIONS").ok();
-    asked.map_or(20_000, |number| number.parse().expect("a number of transactions"))
+    let requested = std::env::var("PGTOLL_TEST_TRANSACTIONS").ok();
+    requested.map_or(20_000, |number| number.parse().expect("a number of transactions"))
 }
 
 #[test]

@@ -77,8 +77,8 @@ fn a_missing_engine_is_installed_when_root_agrees() {
     let installed = hidden(&format!("{path} {own} lab setup --yes"));
     assert_eq!(installed.status, Some(0), "{installed:?}");
     assert!(installed.stdout.contains("PgBouncer "), "{installed:?}");
-    let asked = fs::read_to_string(&arguments).unwrap();
-    assert_eq!(asked, "install -y --no-install-recommends pgbouncer\n");
+    let requested = fs::read_to_string(&arguments).unwrap();
+    assert_eq!(requested, "install -y --no-install-recommends pgbouncer\n");
     // One that does nothing, and one that fails.
     write_program(&apt, "#!/bin/sh\n");
     let nothing = hidden(&format!("{path} {own} lab setup --yes"));

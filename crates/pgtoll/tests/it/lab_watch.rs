@@ -121,8 +121,8 @@ fn a_refused_page_is_named_and_the_command_is_run_when_the_standby_is_sound() {
     for server in servers() {
         let scratch = Scratch::new();
         let pair = Pair::start(&scratch, &server, &["primary"]);
-        let told: PathBuf = scratch.path("told");
-        let line = format!("echo $PGTOLL_PAGES > {}", told.display());
+        let message: PathBuf = scratch.path("told");
+        let line = format!("echo $PGTOLL_PAGES > {}", message.display());
         let mut command = pair.with_standby_and_log();
         let (child, rest) = watching(command.args(["--json", "--run", &line]), NONE_BEFORE);
         pair.read();
@@ -142,7 +142,7 @@ fn a_refused_page_is_named_and_the_command_is_run_when_the_standby_is_sound() {
         assert!(record.proposals[0].contains("pgtoll repair PGDATA --from-standby"), "{record:?}");
         assert!(record.proposals[0].contains("--block postgres.public.orders:10"), "{record:?}");
         assert!(record.proposals[1].contains("fail over"), "{record:?}");
-        assert_eq!(fs::read_to_string(&told).unwrap(), format!("{}:10\n", pair.file));
+        assert_eq!(fs::read_to_string(&message).unwrap(), format!("{}:10\n", pair.file));
         pair.end();
         scratch.assert_empty();
     }
@@ -152,8 +152,8 @@ fn a_refused_page_is_named_and_the_command_is_run_when_the_standby_is_sound() {
 fn nothing_is_run_when_the_standby_is_not_known_to_be_sound() {
     let scratch = Scratch::new();
     let pair = Pair::start(&scratch, &server(), &["primary", "standby"]);
-    let told = scratch.path("told");
-    let line = format!("touch {}", told.display());
+    let message = scratch.path("told");
+    let line = format!("touch {}", message.display());
     // The standby's page is damaged, too.
     let (child, rest) = watching(pair.with_standby_and_log().args(["--run", &line]), NONE_BEFORE);
     pair.read();
@@ -161,7 +161,7 @@ fn nothing_is_run_when_the_standby_is_not_known_to_be_sound() {
     assert_eq!(status, Some(2), "{text} {}", rest());
     assert!(text.contains("in the standby's unsound"), "{text}");
     assert!(text.contains("do not fail over"), "{text}");
-    assert!(!told.exists());
+    assert!(!message.exists());
     // Without the log nobody knows which page it is.
     let before = run(pair.watch().args(["--for", "1s"]));
     assert_eq!(before.status, Some(0), "{before:?}");

@@ -19,9 +19,9 @@ fn check(command: &mut Command, expected: &str) {
     let ran = run(command);
     assert_eq!(ran.status, Some(2), "{ran:?}");
     assert_eq!(ran.stdout, "", "{ran:?}");
-    let said: Vec<&str> =
+    let output: Vec<&str> =
         ran.stderr.lines().filter(|line| !line.starts_with("pgtoll: warning: ")).collect();
-    assert_eq!(said.join("\n"), expected);
+    assert_eq!(output.join("\n"), expected);
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn a_disk_that_fills_up_in_the_middle() {
     let scratch = Scratch::new();
     let mut command = on_small_disk(&scratch.work(), "640m", &small_measure(&scratch));
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut said = Vec::new();
+    let mut output = Vec::new();
     for line in BufReader::new(child.stderr.take().unwrap()).lines() {
         let line = line.unwrap();
         if line == "pgtoll: pgbench --initialize --scale 1" {
@@ -268,19 +268,19 @@ fn a_disk_that_fills_up_in_the_middle() {
             let disk = format!("/proc/{}/root{}", pid_of(&child), scratch.work().display());
             fill(&Path::new(&disk).join("full"));
         }
-        said.push(line);
+        output.push(line);
     }
-    assert_eq!(child.wait().unwrap().code(), Some(2), "{said:#?}");
-    let last = &said[said.len() - 2..];
+    assert_eq!(child.wait().unwrap().code(), Some(2), "{output:#?}");
+    let last = &output[output.len() - 2..];
     // The program that failed reports it, or pgtoll does, or the check of the space that the next
     // step needs: it depends on how far pgbench came before the disk was full.
     let error = &last[0];
     let hint = &last[1];
     let is_full = [" is full: ", "No space left on device"].iter().any(|text| error.contains(text));
     let is_short = error.contains(" free, and ") && error.ends_with(" are needed");
-    assert!(error.starts_with("pgtoll: ") && (is_full || is_short), "{said:#?}");
+    assert!(error.starts_with("pgtoll: ") && (is_full || is_short), "{output:#?}");
     let expected = if is_full { "hint: free some space" } else { "hint: name another disk" };
-    assert!(hint.starts_with(expected), "{said:#?}");
+    assert!(hint.starts_with(expected), "{output:#?}");
 }
 
 #[test]
@@ -294,10 +294,10 @@ fn a_server_without_its_companions() {
     }
     let ran = run(small_measure(&scratch).args(["--quiet", "--postgres"]).arg(&bin));
     assert_eq!(ran.status, Some(2), "{ran:?}");
-    let said: Vec<&str> = ran.stderr.lines().collect();
-    assert!(said[0].starts_with("pgtoll: initdb failed (exit status 1): "), "{ran:?}");
-    assert!(said[1].starts_with("hint: is that a whole installation?"), "{ran:?}");
-    assert_eq!(said.len(), 2);
+    let output: Vec<&str> = ran.stderr.lines().collect();
+    assert!(output[0].starts_with("pgtoll: initdb failed (exit status 1): "), "{ran:?}");
+    assert!(output[1].starts_with("hint: is that a whole installation?"), "{ran:?}");
+    assert_eq!(output.len(), 2);
     scratch.assert_empty();
 }
 

@@ -46,31 +46,31 @@ fn check_server(server: &Installation, guard: &mut Guard) {
     work_everywhere(&cluster, &mut session);
     let mut open = left_open(&cluster);
     session.execute("CHECKPOINT").unwrap();
-    let told = told(&cluster);
-    check(&cluster.data(), &told, "running");
+    let notice = known_relations(&cluster);
+    check(&cluster.data(), &notice, "running");
     cluster.kill(guard).unwrap();
     open.clear();
-    check(&cluster.data(), &told, "killed");
+    check(&cluster.data(), &notice, "killed");
     check_control_file(server, &cluster.data());
-    check_damage(&cluster.data(), &told);
-    check_any_damage(&cluster.data(), &told);
+    check_damage(&cluster.data(), &notice);
+    check_any_damage(&cluster.data(), &notice);
 
     cluster.start(guard).unwrap();
     let mut session = cluster.connect("postgres").unwrap();
     rewrite_catalogs(&cluster, &mut session);
-    let told = self::told(&cluster);
+    let report = known_relations(&cluster);
     drop(session);
     cluster.stop(guard, StopMode::Fast).unwrap();
-    check(&cluster.data(), &told, "stopped");
+    check(&cluster.data(), &report, "stopped");
     check_control_file(server, &cluster.data());
 
     cluster.start(guard).unwrap();
     let mut session = cluster.connect("postgres").unwrap();
     run_all(&mut session, &["DROP TABLE parts", "CREATE TABLE last AS SELECT 1 AS a"]);
     session.execute("CHECKPOINT").unwrap();
-    let told = self::told(&cluster);
+    let message = known_relations(&cluster);
     cluster.stop(guard, StopMode::Immediate).unwrap();
-    check(&cluster.data(), &told, "stopped at once");
+    check(&cluster.data(), &message, "stopped at once");
     cluster.remove(guard).unwrap();
 }
 
@@ -212,17 +212,17 @@ fn run_all(session: &mut Connection, statements: &[&str]) {
 }
 
 /// What the server tells of the relations of all databases.
-fn told(cluster: &Cluster) -> Relations {
+fn known_relations(cluster: &Cluster) -> Relations {
     let databases =
         cluster.connect("postgres").unwrap().query("SELECT datname FROM pg_database").unwrap();
-    let mut told = Relations::new();
+    let mut message = Relations::new();
     for database in &databases {
         let database = database.text("datname").unwrap();
         let rows = cluster.connect(database).unwrap().query(TOLD).unwrap();
         assert!(rows.len() > 100, "{database}: {} relations", rows.len());
-        told.extend(rows.iter().map(|row| named(row, database)));
+        message.extend(rows.iter().map(|row| named(row, database)));
     }
-    told
+    message
 }
 
 /// What an index of a TOAST table serves is the table that the TOAST table serves.
@@ -275,26 +275,26 @@ fn read(data: &Path) -> (Names, Relations) {
     (names, relations)
 }
 
-fn check(data: &Path, told: &Relations, when: &str) {
+fn check(data: &Path, message: &Relations, when: &str) {
     let (names, relations) = read(data);
     assert_eq!(names.unread(), Unread::default(), "{when}");
-    for (files, name) in told {
+    for (files, name) in message {
         assert_eq!(names.relation(*files), Some(name), "{when}, {}: {files:?}", data.display());
     }
-    let more: Vec<_> = relations.iter().filter(|(files, _)| !told.contains_key(files)).collect();
+    let more: Vec<_> = relations.iter().filter(|(files, _)| !message.contains_key(files)).collect();
     assert!(more.is_empty(), "{when}, {}: {more:?}", data.display());
-    let tablespaces: BTreeSet<u32> = told.keys().map(|files| files.tablespace).collect();
+    let tablespaces: BTreeSet<u32> = message.keys().map(|files| files.tablespace).collect();
     assert!(tablespaces.len() > 2, "{tablespaces:?}");
     assert!(tablespaces.iter().all(|oid| names.tablespace(*oid).is_some()));
     assert_eq!(names.database(1), Some("template1"));
 }
 
 /// Damage costs the names that it hits, and is counted.
-fn check_damage(data: &Path, told: &Relations) {
+fn check_damage(data: &Path, message: &Relations) {
     let pick = |relation: &str, database: Option<&str>| -> RelFileLocator {
         let is_it =
             |name: &RelationName| name.relation == relation && name.database.as_deref() == database;
-        *told.iter().find(|(_, name)| is_it(name)).unwrap().0
+        *message.iter().find(|(_, name)| is_it(name)).unwrap().0
     };
     let in_base = |relation: &str| {
         let files = pick(relation, Some("postgres"));
@@ -313,13 +313,13 @@ fn check_damage(data: &Path, told: &Relations) {
     // The header of a page of pg_class.
     let (names, relations) = damaged(&in_base("pg_class"), 8192 + 12, &[0xFF; 4]);
     assert_eq!(names.unread(), Unread { pages: 1, ..Unread::default() });
-    assert!(relations.len() < told.len() && relations.len() > told.len() / 2);
-    assert!(relations.iter().all(|(files, name)| told[files].relation == name.relation));
+    assert!(relations.len() < message.len() && relations.len() > message.len() / 2);
+    assert!(relations.iter().all(|(files, name)| message[files].relation == name.relation));
 
     // All of pg_namespace: what has no schema's name still has its own.
     let (names, relations) = damaged(&in_base("pg_namespace"), 0, &[0xFF; 24]);
     assert_eq!(names.unread(), Unread { pages: 1, ..Unread::default() });
-    assert!(relations.keys().eq(told.keys()));
+    assert!(relations.keys().eq(message.keys()));
     assert_eq!(names.relation(pick("plain", Some("postgres"))).unwrap().schema, None);
 
     // pg_database: the databases are found all the same, without their names.
@@ -327,7 +327,7 @@ fn check_damage(data: &Path, told: &Relations) {
     let path = data.join(format!("global/{}", files.rel_number));
     let (names, relations) = damaged(&path, 0, &[0xFF; 24]);
     assert_eq!(names.unread(), Unread { pages: 1, ..Unread::default() });
-    assert!(relations.keys().eq(told.keys()));
+    assert!(relations.keys().eq(message.keys()));
     assert_eq!(names.relation(pick("plain", Some("postgres"))).unwrap().database, None);
 
     // A map: what only it knows is not found.
@@ -349,12 +349,12 @@ fn check_damage(data: &Path, told: &Relations) {
 }
 
 /// Whatever bytes change in whatever file, there are names or an error.
-fn check_any_damage(data: &Path, told: &Relations) {
+fn check_any_damage(data: &Path, message: &Relations) {
     let in_base = |relation: &str| {
         let is_it = |name: &RelationName| {
             name.relation == relation && name.database.as_deref() == Some("postgres")
         };
-        let files = told.iter().find(|(_, name)| is_it(name)).unwrap().0;
+        let files = message.iter().find(|(_, name)| is_it(name)).unwrap().0;
         data.join(format!("base/{}/{}", files.database, files.rel_number))
     };
     let files = vec![
@@ -408,9 +408,10 @@ fn check_control_file(server: &Installation, data: &Path) {
     let ours = printed(&file);
     for (name, value) in &ours {
         // 19 prints a position's lower half with eight digits.
-        let told = theirs.get(name).copied().unwrap_or_default();
-        let told = told.parse().map_or(told.to_owned(), |position: Lsn| position.to_string());
-        assert_eq!(told, *value, "{name}, {}", server.version);
+        let report = theirs.get(name).copied().unwrap_or_default();
+        let message =
+            report.parse().map_or(report.to_owned(), |position: Lsn| position.to_string());
+        assert_eq!(message, *value, "{name}, {}", server.version);
     }
     let not_ours = ["Date/time type storage", "Mock authentication nonce"];
     let missing: Vec<&str> = theirs

@@ -174,9 +174,9 @@ fn several_are_checked_before_any_runs() {
         command.arg("measure").args(experiments).args(arguments);
         let ran = run(command.arg("--work-dir").arg(scratch.work()));
         assert_eq!((ran.status, ran.stdout.as_str()), (Some(2), ""), "{ran:?}");
-        let said = ran.stderr.replace(&scratch.path("").display().to_string(), "");
-        assert_eq!(said.lines().next(), Some(expected), "{ran:?}");
-        assert!(said.lines().last().unwrap().starts_with("hint: "), "{ran:?}");
+        let output = ran.stderr.replace(&scratch.path("").display().to_string(), "");
+        assert_eq!(output.lines().next(), Some(expected), "{ran:?}");
+        assert!(output.lines().last().unwrap().starts_with("hint: "), "{ran:?}");
     };
     check(&[], &[&good, &bad], "pgtoll: bad.toml:5:1: unknown key \"scales\"");
     check(&[], &[&good, &good], "pgtoll: two of the experiments are called \"good\"");

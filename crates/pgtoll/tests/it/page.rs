@@ -235,13 +235,13 @@ fn a_running_server_keeps_what_it_has_in_memory() {
             let ran = corrupt(&data, &[&block[..], &undo, arguments].concat());
             (ran.status, ran.stderr)
         };
-        let (status, said) = damage(&[]);
-        assert_eq!(status, Some(2), "{said}");
-        assert!(said.contains("CREATE EXTENSION pg_buffercache"), "{said}");
+        let (status, message) = damage(&[]);
+        assert_eq!(status, Some(2), "{message}");
+        assert!(message.contains("CREATE EXTENSION pg_buffercache"), "{message}");
         execute(&cluster, "CREATE EXTENSION pg_buffercache");
-        let (status, said) = damage(&[]);
-        assert_eq!(status, Some(2), "{said}");
-        assert!(said.contains("in memory"), "{said}");
+        let (status, output) = damage(&[]);
+        assert_eq!(status, Some(2), "{output}");
+        assert!(output.contains("in memory"), "{output}");
         assert!(!undo.exists(), "nothing was damaged");
         // What a server has in memory it has no more after a restart.
         cluster.stop(&mut guard, StopMode::Fast).unwrap();

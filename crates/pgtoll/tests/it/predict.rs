@@ -382,8 +382,8 @@ fn wal_that_is_read_says_what_hints_take() {
         let cluster = started(&mut guard, &server, &settings);
         let name = server.version.to_string();
         cluster.run_psql(&mut guard, "postgres", STORM).unwrap();
-        let asked = ["--setting", "wal_log_hints=off,wal_log_hints=on"];
-        let predict_storm = predict_storm(&mut guard, &cluster, "monitor", &asked);
+        let requested = ["--setting", "wal_log_hints=off,wal_log_hints=on"];
+        let predict_storm = predict_storm(&mut guard, &cluster, "monitor", &requested);
         let read = predict_storm.watch.wal.as_ref().unwrap();
         assert!(read.cycles.len() >= 3 && read.ended.is_none(), "{name}: {read:?}");
         assert_eq!(read.check.absent, 0, "{name}: {read:?}");

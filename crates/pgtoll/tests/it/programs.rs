@@ -164,9 +164,9 @@ fn a_clusters_environment_leads_a_client_to_it() {
     let mut guard = scratch.guard();
     let server = server();
     let (cluster, _) = running(&mut guard, &server, "one");
-    let asked = "SELECT current_user, current_database(), current_setting('data_directory')";
+    let requested = "SELECT current_user, current_database(), current_setting('data_directory')";
     let psql = program_of(&server, "psql");
-    guard.spawn("psql", &psql, &["-XAtc", asked], &cluster.environment()).unwrap();
+    guard.spawn("psql", &psql, &["-XAtc", requested], &cluster.environment()).unwrap();
     let output = guard.reap("psql", PATIENCE).unwrap();
     let data = cluster.data();
     assert_eq!(output.tail, format!("postgres|postgres|{}\n", data.display()));

@@ -188,12 +188,12 @@ fn is_sound(page: &[u8], block: u64) -> bool {
 /// Puts back what no WAL has and what can be made anew: indexes get pages ready that they do not use.
 pub(crate) fn put_back(
     data: &Path,
-    said: &Value,
+    output: &Value,
     before: &BTreeMap<(PathBuf, u64), Vec<u8>>,
 ) -> usize {
     let mut count = 0;
     for block in
-        said["blocks"].as_array().unwrap().iter().filter(|array| array["installed"] != true)
+        output["blocks"].as_array().unwrap().iter().filter(|array| array["installed"] != true)
     {
         // Redo gives BRIN's range map the number of a page that is not there.
         let kind = block["last_record"]["kind"].as_str().unwrap_or_default();
@@ -323,10 +323,10 @@ fn check_load(scratch: &Scratch, guard: &mut Guard, server: &Installation) {
     let copy = cluster.copy(guard, "copy").unwrap();
     let data = cluster.data();
     let before = damage(&data, &files, 300);
-    let said = repair_by_copies(scratch, &data, &["--from-backup", shown(&backup), "--yes"], 1);
+    let output = repair_by_copies(scratch, &data, &["--from-backup", shown(&backup), "--yes"], 1);
     let mut written = 0;
     for block in
-        said["blocks"].as_array().unwrap().iter().filter(|array| array["installed"] == true)
+        output["blocks"].as_array().unwrap().iter().filter(|array| array["installed"] == true)
     {
         let file = PathBuf::from(block["path"].as_str().unwrap());
         let number = block["block"].as_u64().unwrap();
@@ -425,16 +425,16 @@ fn wrong_candidates_are_refused_and_nothing_is_written() {
             overwrite(&open(&path), *block, |page| page[..64].fill(0xA5));
         }
         let damaged = fs::read(&path).unwrap();
-        let said = repair_by_copies(&scratch, &data, &[arguments, &["--yes"]].concat(), 1);
-        assert!(fs::read(&path).unwrap() == damaged, "{said:#}");
-        for (class, reason) in classes(&said) {
+        let output = repair_by_copies(&scratch, &data, &[arguments, &["--yes"]].concat(), 1);
+        assert!(fs::read(&path).unwrap() == damaged, "{output:#}");
+        for (class, reason) in classes(&output) {
             assert!(
                 class == expected && reason.contains("no source") || reason.contains(words),
-                "{said:#}"
+                "{output:#}"
             );
         }
-        let reasons = said["blocks"][0]["candidates"][0]["reason"].as_str().unwrap();
-        assert!(reasons.contains(words), "{said:#}");
+        let reasons = output["blocks"][0]["candidates"][0]["reason"].as_str().unwrap();
+        assert!(reasons.contains(words), "{output:#}");
         fs::write(&path, whole).unwrap();
     };
     cluster.stop(&mut guard, StopMode::Fast).unwrap();
@@ -455,10 +455,10 @@ fn wrong_candidates_are_refused_and_nothing_is_written() {
     });
     check_zeros(&mut guard, &cluster, &path, &|from_zeros, words| {
         let damaged = fs::read(&path).unwrap();
-        let said =
+        let output =
             repair_by_copies(&scratch, &data, &[&from[..], &["--yes"], from_zeros].concat(), 1);
-        assert!(fs::read(&path).unwrap() == damaged, "{said:#}");
-        assert!(said["blocks"][0]["reason"].as_str().unwrap().contains(words), "{said:#}");
+        assert!(fs::read(&path).unwrap() == damaged, "{output:#}");
+        assert!(output["blocks"][0]["reason"].as_str().unwrap().contains(words), "{output:#}");
     });
 }
 
@@ -523,8 +523,8 @@ fn check_zeros(guard: &mut Guard, cluster: &Cluster, path: &Path, check: &dyn Fn
     overwrite(&open(path), 0, |page| page.copy_from_slice(&now));
     let data = cluster.data();
     let ran = run(pgtoll().arg("repair").arg(&data).args(named).args(["--json", "--no-redo"]));
-    let said: Value = serde_json::from_str(&ran.stdout).unwrap();
-    assert_eq!((ran.status, &said["blocks"][0]["class"]), (Some(0), &Value::from("sound")));
+    let output: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((ran.status, &output["blocks"][0]["class"]), (Some(0), &Value::from("sound")));
 }
 
 #[test]
@@ -561,32 +561,32 @@ fn a_gap_in_wal_is_plausible_at_most() {
     let from = ["--from-backup", shown(&backup)];
     // The header is lost: nothing speaks for the page.
     overwrite(&open(&path), 7, |page| page[..64].fill(0xA5));
-    let said = repair_by_copies(
+    let result = repair_by_copies(
         &scratch,
         &data,
         &[&from, &["--yes", "--accept", "plausible"][..]].concat(),
         1,
     );
-    assert_eq!(classes(&said)[0].0, "refused", "{said:#}");
-    assert!(said["blocks"][0]["reason"].as_str().unwrap().contains("no WAL from"), "{said:#}");
+    assert_eq!(classes(&result)[0].0, "refused", "{result:#}");
+    assert!(result["blocks"][0]["reason"].as_str().unwrap().contains("no WAL from"), "{result:#}");
     // The LSN is there, and says as much as a torn page would.
     overwrite(&open(&path), 7, |page| page.copy_from_slice(&right));
     overwrite(&open(&path), 7, |page| page[5000] ^= 1);
     let damaged = fs::read(&path).unwrap();
-    let said = repair_by_copies(&scratch, &data, &[&from, &["--yes"][..]].concat(), 1);
-    assert_eq!(classes(&said)[0].0, "plausible", "{said:#}");
+    let printed = repair_by_copies(&scratch, &data, &[&from, &["--yes"][..]].concat(), 1);
+    assert_eq!(classes(&printed)[0].0, "plausible", "{printed:#}");
     assert!(fs::read(&path).unwrap() == damaged);
     // With the archive it is proved.
     let archived = ["--wal", shown(&archive)];
-    let said = repair_by_copies(&scratch, &data, &[&from[..], &archived].concat(), 1);
-    assert_eq!(classes(&said)[0].0, "exact", "{said:#}");
-    let said = repair_by_copies(
+    let message = repair_by_copies(&scratch, &data, &[&from[..], &archived].concat(), 1);
+    assert_eq!(classes(&message)[0].0, "exact", "{message:#}");
+    let output = repair_by_copies(
         &scratch,
         &data,
         &[&from, &["--yes", "--accept", "plausible"][..]].concat(),
         0,
     );
-    assert_eq!(said["blocks"][0]["installed"], true, "{said:#}");
+    assert_eq!(output["blocks"][0]["installed"], true, "{output:#}");
     assert!(read_page(&path, 7) == right);
 }
 
@@ -608,9 +608,10 @@ fn a_stopped_standby_has_pages_that_wal_changed_since_a_backup() {
         let data = cluster.data();
         let before = damage(&data, &files, 30);
         let from = standby.data();
-        let said = repair_by_copies(&scratch, &data, &["--from-stopped", shown(&from), "--yes"], 0);
-        assert_eq!(said["blocks"].as_array().unwrap().len(), before.len(), "{said:#}");
-        for (class, reason) in classes(&said) {
+        let output =
+            repair_by_copies(&scratch, &data, &["--from-stopped", shown(&from), "--yes"], 0);
+        assert_eq!(output["blocks"].as_array().unwrap().len(), before.len(), "{output:#}");
+        for (class, reason) in classes(&output) {
             assert!(["exact", "proved"].contains(&class), "{class}: {reason}");
         }
         for ((file, number), right) in &before {
@@ -646,8 +647,8 @@ fn what_has_no_source_is_derivable_or_refused() {
     for (path, block) in [(&table, 2), (&index, 2), (&map, 0)] {
         overwrite(&open(&data.join(path)), block, |page| page[5000] ^= 1);
     }
-    let said = repair_by_copies(&scratch, &data, &["--yes"], 1);
-    let found: BTreeMap<(&str, &str), &str> = said["blocks"]
+    let output = repair_by_copies(&scratch, &data, &["--yes"], 1);
+    let found: BTreeMap<(&str, &str), &str> = output["blocks"]
         .as_array()
         .unwrap()
         .iter()
@@ -673,7 +674,7 @@ fn what_has_no_source_is_derivable_or_refused() {
     let verified = run(pgtoll().arg("verify").arg(&data).arg("--json"));
     fs::write(&findings, verified.stdout).unwrap();
     let again = repair_by_copies(&scratch, &data, &["--findings", shown(&findings)], 1);
-    assert_eq!(again["blocks"], said["blocks"]);
+    assert_eq!(again["blocks"], output["blocks"]);
 }
 
 /// Undo file and ledger lie beside the data directory, and the last repair is found without its name.

@@ -70,8 +70,8 @@ fn killed_at_any_step_a_page_is_the_old_one_or_the_new_one() {
             assert!(&read_page(&path, block) == expected, "{point}, block {block}");
         }
         // What was written is taken back with the undo file, which was there before.
-        let said = repair(&scratch, &data, &["--undo", shown(&undo)], 0);
-        assert_eq!(said["outcome"], "undone");
+        let output = repair(&scratch, &data, &["--undo", shown(&undo)], 0);
+        assert_eq!(output["outcome"], "undone");
         assert!(blocks.map(|block| read_page(&path, block)) == wrong, "{point}");
     }
     let undo = scratch.path("mixed.undo");
@@ -84,16 +84,16 @@ fn killed_at_any_step_a_page_is_the_old_one_or_the_new_one() {
     assert_eq!(refused.status, Some(2), "{refused:?}");
     assert!(refused.stderr.contains("was written since"), "{refused:?}");
     // The same command goes on: two pages are sound, the third is refused still.
-    let said = repair(&scratch, &data, &["--from-backup", shown(&backup), "--yes"], 0);
-    assert_eq!(said["blocks"].as_array().unwrap().len(), 1, "{said:#}");
+    let printed = repair(&scratch, &data, &["--from-backup", shown(&backup), "--yes"], 0);
+    assert_eq!(printed["blocks"].as_array().unwrap().len(), 1, "{printed:#}");
     assert!(blocks.map(|block| read_page(&path, block)) == right);
     // With pages that are old and new by sectors the undo file works.
     overwrite(&open(&path), 4, |page| page[..512].copy_from_slice(&wrong[1][..512]));
-    let said = repair(&scratch, &data, &["--undo", shown(&undo)], 0);
-    assert_eq!(said["outcome"], "undone");
+    let message = repair(&scratch, &data, &["--undo", shown(&undo)], 0);
+    assert_eq!(message["outcome"], "undone");
     assert!(blocks.map(|block| read_page(&path, block)) == wrong);
-    let said = repair(&scratch, &data, &["--from-backup", shown(&backup), "--yes"], 0);
-    assert_eq!(said["remaining"], 0);
+    let output = repair(&scratch, &data, &["--from-backup", shown(&backup), "--yes"], 0);
+    assert_eq!(output["remaining"], 0);
     // Once a server has written there is no way back.
     cluster.start(&mut guard).unwrap();
     execute(&cluster, &["UPDATE t SET b = 'new' WHERE a < 2000", "CHECKPOINT"]);
@@ -137,8 +137,8 @@ impl Moments<'_> {
                 assert!(is_it, "moment {moment} ({point}), block {block}");
             }
         }
-        let said = repair(self.scratch, self.data, &[&self.from[..], &["--yes"]].concat(), 0);
-        let blocks = said["blocks"].as_array().unwrap().len();
+        let output = repair(self.scratch, self.data, &[&self.from[..], &["--yes"]].concat(), 0);
+        let blocks = output["blocks"].as_array().unwrap().len();
         assert_eq!(blocks, right.len() - written_before, "the rest");
     }
 }

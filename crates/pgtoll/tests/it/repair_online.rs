@@ -160,14 +160,14 @@ fn check_running(scratch: &Scratch, guard: &mut Guard, server: &Installation) {
         }
         for _ in 0..rounds() {
             damage(&data, &files, &mut random, 10);
-            let said = repair_any(scratch, &data, &["--from-standby", &from, "--yes"]);
-            assert_eq!(said["running"], true);
-            for block in said["blocks"].as_array().unwrap() {
+            let output = repair_any(scratch, &data, &["--from-standby", &from, "--yes"]);
+            assert_eq!(output["running"], true);
+            for block in output["blocks"].as_array().unwrap() {
                 let class = block["class"].as_str().unwrap();
                 let is_written = block["installed"] == true;
                 assert!(!is_written || ["exact", "proved"].contains(&class), "{block:#}");
             }
-            written += installed(&said);
+            written += installed(&output);
             load.await_progress();
         }
     });
@@ -185,12 +185,13 @@ fn check_running(scratch: &Scratch, guard: &mut Guard, server: &Installation) {
     let hash = [path_of(&cluster, "k_hash")];
     cluster.stop(guard, StopMode::Fast).unwrap();
     damage(&data, &hash, &mut random, 5);
-    let said = repair_any(scratch, &data, &["--from-standby", &from, "--yes"]);
-    let left = said["blocks"].as_array().unwrap().iter().filter(|array| array["installed"] != true);
+    let output = repair_any(scratch, &data, &["--from-standby", &from, "--yes"]);
+    let left =
+        output["blocks"].as_array().unwrap().iter().filter(|array| array["installed"] != true);
     // Indexes get pages ready that they do not use, and that no WAL has.
     let is_unlogged =
         |value: &Value| value["last_record"].is_null() && value["class"] == "derivable";
-    assert!(left.clone().all(is_unlogged), "{said:#}");
+    assert!(left.clone().all(is_unlogged), "{output:#}");
     let is_left = left.count() > 0;
     cluster.start(guard).unwrap();
     if is_left {
@@ -306,14 +307,14 @@ fn a_running_server_is_repaired_from_a_backup_and_refused_what_may_be_wrong() {
     }
     let before = wrong.map(|(path, block)| read_page(path, block));
     let from = ["--from-backup", shown(&backup), "--yes", "--no-redo"];
-    let said = repair(&scratch, &data, &from, 1);
+    let output = repair(&scratch, &data, &from, 1);
     let reason = |name: &str, block: u64| {
-        let blocks = said["blocks"].as_array().unwrap();
+        let blocks = output["blocks"].as_array().unwrap();
         let is_it = |value: &&Value| value["name"]["relation"] == name && value["block"] == block;
-        let found = blocks.iter().find(is_it).unwrap_or_else(|| panic!("{name}: {said:#}"));
+        let found = blocks.iter().find(is_it).unwrap_or_else(|| panic!("{name}: {output:#}"));
         (found["installed"] == true, found["reason"].as_str().unwrap().to_owned())
     };
-    assert!(reason("t", 7).0, "{said:#}");
+    assert!(reason("t", 7).0, "{output:#}");
     for (name, block, words) in [
         ("t", 0, "older than the last record"),
         ("h_hash", 2, "hash indexes"),

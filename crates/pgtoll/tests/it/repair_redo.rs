@@ -85,12 +85,12 @@ fn check_kinds(scratch: &Scratch, guard: &mut Guard, server: &Installation) {
     cluster.stop(guard, StopMode::Fast).unwrap();
     let data = cluster.data();
     let before = damage(&data, &files, 90);
-    let said = repair_any(scratch, &data, &["--yes"]);
-    assert_eq!(said["blocks"].as_array().unwrap().len(), before.len(), "{said:#}");
-    assert_eq!(said["sources"][0]["kind"], "wal", "{said:#}");
-    put_back(&data, &said, &before);
+    let output = repair_any(scratch, &data, &["--yes"]);
+    assert_eq!(output["blocks"].as_array().unwrap().len(), before.len(), "{output:#}");
+    assert_eq!(output["sources"][0]["kind"], "wal", "{output:#}");
+    put_back(&data, &output, &before);
     for block in
-        said["blocks"].as_array().unwrap().iter().filter(|array| array["installed"] == true)
+        output["blocks"].as_array().unwrap().iter().filter(|array| array["installed"] == true)
     {
         assert!(["exact", "proved"].contains(&block["class"].as_str().unwrap()), "{block:#}");
     }
@@ -160,24 +160,27 @@ fn redo_passes_a_switch_of_timelines_and_ends_where_wal_does() {
     spoil();
     // Without the server there is the backup alone, which is too old.
     let from = ["--from-backup", shown(&backup)];
-    let said = repair(&scratch, &data, &[&from[..], &["--no-redo"]].concat(), 1);
-    assert_eq!(classes(&said)[0].0, "refused", "{said:#}");
-    let said = repair(&scratch, &data, &[&from[..], &["--yes"]].concat(), 0);
-    assert_eq!(said["wal"]["timeline"], 2, "{said:#}");
-    assert_eq!((classes(&said)[0].0, said["blocks"][0]["chosen"].as_u64()), ("proved", Some(1)));
+    let printed_text = repair(&scratch, &data, &[&from[..], &["--no-redo"]].concat(), 1);
+    assert_eq!(classes(&printed_text)[0].0, "refused", "{printed_text:#}");
+    let result = repair(&scratch, &data, &[&from[..], &["--yes"]].concat(), 0);
+    assert_eq!(result["wal"]["timeline"], 2, "{result:#}");
+    assert_eq!(
+        (classes(&result)[0].0, result["blocks"][0]["chosen"].as_u64()),
+        ("proved", Some(1))
+    );
     let now = read_page(&path, 0);
     assert!(lsn(&now) == lsn(&right) && are_masked_equal(&now, &right));
     check_program(&[], &data, 0);
     // Servers accept a page of zeros, and an old one: WAL shows what they should be.
     overwrite(&open(&path), 0, |page| page.fill(0));
-    let said = repair(&scratch, &data, &["--yes"], 0);
-    assert_eq!(classes(&said)[0].0, "proved", "{said:#}");
+    let printed = repair(&scratch, &data, &["--yes"], 0);
+    assert_eq!(classes(&printed)[0].0, "proved", "{printed:#}");
     assert!(are_masked_equal(&read_page(&path, 0), &right));
     let old = read_page(&backup.join(&table), 0);
     overwrite(&open(&path), 0, |page| page.copy_from_slice(&old));
-    let said = repair(&scratch, &data, &["--yes"], 0);
-    assert_eq!(classes(&said)[0].0, "proved", "{said:#}");
-    assert!(said["blocks"][0]["damage"].as_str().unwrap().starts_with("old: "), "{said:#}");
+    let message = repair(&scratch, &data, &["--yes"], 0);
+    assert_eq!(classes(&message)[0].0, "proved", "{message:#}");
+    assert!(message["blocks"][0]["damage"].as_str().unwrap().starts_with("old: "), "{message:#}");
     assert!(are_masked_equal(&read_page(&path, 0), &right));
     check_program(&[], &data, 0);
     overwrite(&open(&path), 0, |page| page.copy_from_slice(&right));
@@ -190,8 +193,8 @@ fn redo_passes_a_switch_of_timelines_and_ends_where_wal_does() {
     segments.sort();
     let last = segments.pop().unwrap();
     fs::rename(&last, scratch.path("last")).unwrap();
-    let said = repair(&scratch, &data, &["--yes"], 1);
-    assert_eq!(classes(&said)[0].0, "refused", "{said:#}");
+    let output = repair(&scratch, &data, &["--yes"], 1);
+    assert_eq!(classes(&output)[0].0, "refused", "{output:#}");
     assert!(fs::read(&path).unwrap() == damaged);
     assert_eq!(fs::metadata(&path).unwrap().len() % PAGE, 0);
 }
@@ -217,8 +220,8 @@ fn a_backup_in_tars_has_pages_of_tablespaces_too() {
     before.entry(hot).or_insert_with(|| read_page(&path, 0));
     overwrite(&open(&path), 0, |page| page[..64].fill(0xA5));
     let from = ["--from-backup", shown(&place), "--no-redo", "--yes"];
-    let said = repair(&scratch, &data, &from, 1);
-    for block in said["blocks"].as_array().unwrap() {
+    let printed = repair(&scratch, &data, &from, 1);
+    for block in printed["blocks"].as_array().unwrap() {
         let key =
             (PathBuf::from(block["path"].as_str().unwrap()), block["block"].as_u64().unwrap());
         if block["installed"] == true {
@@ -229,15 +232,15 @@ fn a_backup_in_tars_has_pages_of_tablespaces_too() {
         }
     }
     // What the backup has too old is made from WAL.
-    let said = repair_any(&scratch, &data, &["--from-backup", shown(&place), "--yes"]);
-    put_back(&data, &said, &before);
+    let message = repair_any(&scratch, &data, &["--from-backup", shown(&place), "--yes"]);
+    put_back(&data, &message, &before);
     check_checksums(&mut guard, &server, &cluster);
     // A tar that was cut off is no source.
     let base = place.join("base.tar.gz");
     let whole = fs::read(&base).unwrap();
     fs::write(&base, &whole[..whole.len() / 2]).unwrap();
     overwrite(&open(&data.join(&files[0])), 1, |page| page[..64].fill(0xA5));
-    let said = repair(&scratch, &data, &from, 1);
-    let why = said["sources"][0]["refused"].as_str().unwrap();
+    let output = repair(&scratch, &data, &from, 1);
+    let why = output["sources"][0]["refused"].as_str().unwrap();
     assert!(why.contains("base.tar.gz"), "{why}");
 }

@@ -47,9 +47,9 @@ fn a_running_standby_has_the_pages_of_a_stopped_primary() {
         let from = ["--from-standby", &dsn(&standby)];
         let plan = repair(&scratch, &data, &from, 1);
         assert_eq!(plan["running"], false);
-        let said = repair(&scratch, &data, &[&from[..], &["--yes"]].concat(), 0);
-        assert_eq!(said["blocks"].as_array().unwrap().len(), before.len(), "{said:#}");
-        for (class, reason) in classes(&said) {
+        let output = repair(&scratch, &data, &[&from[..], &["--yes"]].concat(), 0);
+        assert_eq!(output["blocks"].as_array().unwrap().len(), before.len(), "{output:#}");
+        for (class, reason) in classes(&output) {
             assert!(["exact", "proved"].contains(&class), "{class}: {reason}");
         }
         for ((file, number), right) in &before {
@@ -81,11 +81,11 @@ impl Wrong<'_> {
         overwrite(&open(self.path), block, |page| page[..64].fill(0xA5));
         let damaged = fs::read(self.path).unwrap();
         let from = ["--from-standby", standby, "--yes", "--no-redo"];
-        let said = repair(self.scratch, self.data, &from, 1);
-        assert!(fs::read(self.path).unwrap() == damaged, "{said:#}");
-        assert_eq!(classes(&said)[0].0, "refused", "{said:#}");
-        let reason = said["blocks"][0]["candidates"][0]["reason"].as_str().unwrap();
-        assert!(reason.contains(words) && !reason.contains('\n'), "{words}: {said:#}");
+        let output = repair(self.scratch, self.data, &from, 1);
+        assert!(fs::read(self.path).unwrap() == damaged, "{output:#}");
+        assert_eq!(classes(&output)[0].0, "refused", "{output:#}");
+        let reason = output["blocks"][0]["candidates"][0]["reason"].as_str().unwrap();
+        assert!(reason.contains(words) && !reason.contains('\n'), "{words}: {output:#}");
         fs::write(self.path, whole).unwrap();
     }
 }

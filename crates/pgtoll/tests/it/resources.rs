@@ -312,11 +312,11 @@ fn a_profile_shows_io_workers_that_come_later() {
 #[expect(clippy::print_stdout, reason = "tells why there was little to look at")]
 fn assert_reason(reason: &NoProfile) {
     println!("no profile here: {reason}");
-    let said = reason.to_string();
-    assert!(said.starts_with("perf "), "{said}");
+    let output = reason.to_string();
+    assert!(output.starts_with("perf "), "{output}");
     let installed = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
         .any(|bin| bin.join("perf").is_file());
-    assert_eq!(*reason == NoProfile::Missing, !installed, "{said}");
+    assert_eq!(*reason == NoProfile::Missing, !installed, "{output}");
 }
 
 #[test]

@@ -414,7 +414,7 @@ fn bare_switchover(set: &ReplicaSet, from: &str, to: &str) -> String {
 /// A run that the judge saw, or a switchover by hand.
 fn series_run(
     server: &Installation,
-    what: &str,
+    label: &str,
     judged: &JudgeRecord,
     run: Option<&RollingRecord>,
 ) -> RollingSeriesRun {
@@ -422,7 +422,7 @@ fn series_run(
     let nodes = run.map_or(&[][..], |run| &run.nodes).iter();
     RollingSeriesRun {
         server: server.version.to_string(),
-        what: what.to_owned(),
+        what: label.to_owned(),
         gap_seconds: judged.outage.as_ref().unwrap().seconds,
         own_gap_seconds: own_gap,
         nodes: nodes
@@ -525,29 +525,32 @@ fn a_run_that_is_killed_anywhere_is_resumed_or_aborted_and_one_node_takes_writes
 
 fn check_kill(set: &mut ReplicaSet, enable: bool, point: &str, after: After) {
     let command = if enable { "enable" } else { "disable" };
-    let what = format!("{command} {point} {after:?}");
+    let label = format!("{command} {point} {after:?}");
     set.killed_at(command, point, &[]);
     let primaries = set.primaries();
-    assert!(primaries.len() <= 1, "{what}: {primaries:?}");
+    assert!(primaries.len() <= 1, "{label}: {primaries:?}");
     let refused = set.rolling(command, &["--yes"]);
-    assert!(!refused.success && refused.stderr.contains("--resume goes on"), "{what}: {refused:?}");
+    assert!(
+        !refused.success && refused.stderr.contains("--resume goes on"),
+        "{label}: {refused:?}"
+    );
     if matches!(after, After::StartAndResume | After::StartAndAbort) {
         start_all(set);
-        assert!(set.primaries().len() <= 1, "{what}");
+        assert!(set.primaries().len() <= 1, "{label}");
     }
     let end =
         if matches!(after, After::Resume | After::StartAndResume) { "--resume" } else { "--abort" };
     let ended = set.rolling(command, &[end, "--yes"]);
-    assert!(ended.success, "{what}: {ended:?}");
-    assert_eq!(set.primaries().len(), 1, "{what}");
+    assert!(ended.success, "{label}: {ended:?}");
+    assert_eq!(set.primaries().len(), 1, "{label}");
     set.await_streaming();
     if end == "--abort" {
-        assert_eq!(record(&ended).outcome, RollingOutcome::Aborted, "{what}");
+        assert_eq!(record(&ended).outcome, RollingOutcome::Aborted, "{label}");
         let ended = set.rolling(command, &["--yes", "--skip-verify"]);
-        assert!(ended.success, "{what}: {ended:?}");
+        assert!(ended.success, "{label}: {ended:?}");
     }
     for name in ["n1", "n2", "n3"] {
-        assert_eq!(set.has_checksums(name), enable, "{what}: {name}");
+        assert_eq!(set.has_checksums(name), enable, "{label}: {name}");
     }
     set.assert_same_rows();
 }

@@ -53,8 +53,8 @@ fn arms_that_a_server_cannot_have_are_skipped_with_their_reason() {
         assert_eq!(ran.status, Some(0), "{} {ran:?}", server.version);
         scratch.assert_empty();
         let word = "this server has no wal_level = verbose, only minimal, replica, logical";
-        let said = format!("pgtoll: arm unknown-word is skipped: {word}\n");
-        assert!(ran.stderr.contains(&said), "{ran:?}");
+        let output = format!("pgtoll: arm unknown-word is skipped: {word}\n");
+        assert!(ran.stderr.contains(&output), "{ran:?}");
         let record = fs::read_to_string(scratch.path("result/run.jsonl")).unwrap();
         let run = Run::parse(&record).unwrap();
         let skipped: Vec<&str> = run.skipped.iter().map(|skipped| skipped.arm.as_str()).collect();

@@ -58,7 +58,7 @@ pub(crate) fn execute(cluster: &Cluster, statements: &[&str]) {
 pub(crate) fn check_program(arguments: &[&str], data: &Path, status: i32) -> Value {
     let ran = run(pgtoll().arg("verify").arg(data).arg("--json").args(arguments));
     assert_eq!(ran.status, Some(status), "{ran:?}");
-    let said: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let output: Value = serde_json::from_str(&ran.stdout).unwrap();
     let table = run(pgtoll().arg("verify").arg(data).args(arguments));
     assert_eq!(table.status, Some(status), "{table:?}");
     let path = data.display().to_string();
@@ -66,10 +66,10 @@ pub(crate) fn check_program(arguments: &[&str], data: &Path, status: i32) -> Val
         |line: &&str| line.chars().count() > 80 && !line.contains(&path) && !line.contains("U&\"");
     assert_eq!(table.stdout.lines().find(too_long), None);
     // A running server's files are others a moment later.
-    if !arguments.contains(&"--top") && said["running"].is_null() {
+    if !arguments.contains(&"--top") && output["running"].is_null() {
         check_report(&ran.stdout, &table.stdout);
     }
-    said
+    output
 }
 
 /// What was printed as JSON is shown again as it was.
@@ -145,10 +145,10 @@ fn check_sound(server: &Installation, guard: &mut Guard, checksums: bool) {
     let running = check_program(&[], &cluster.data(), 0);
     assert_eq!(running["source"]["state"], "in production");
     cluster.stop(guard, StopMode::Fast).unwrap();
-    let said = check_program(&[], &cluster.data(), 0);
-    assert_eq!(said["outcome"], "sound");
-    assert_eq!(said["source"]["checksums"], checksums);
-    assert!(said["read"]["blocks"].as_u64().unwrap() > 3000, "{said}");
+    let message = check_program(&[], &cluster.data(), 0);
+    assert_eq!(message["outcome"], "sound");
+    assert_eq!(message["source"]["checksums"], checksums);
+    assert!(message["read"]["blocks"].as_u64().unwrap() > 3000, "{message}");
 
     // What a crash leaves: extended files, orphans, unlogged tables to empty.
     cluster.start(guard).unwrap();
@@ -163,11 +163,11 @@ fn check_sound(server: &Installation, guard: &mut Guard, checksums: bool) {
     cluster.start(guard).unwrap();
     cluster.stop(guard, StopMode::Fast).unwrap();
     fs::write(cluster.data().join("base/readme"), "x").unwrap();
-    let said = check_program(&[], &cluster.data(), 0);
-    assert_eq!(said["foreign"][0], "base/readme", "foreign files are no damage");
+    let output = check_program(&[], &cluster.data(), 0);
+    assert_eq!(output["foreign"][0], "base/readme", "foreign files are no damage");
 
     // A table alone, with what belongs to it; and a directory alone.
-    let all = said["read"]["files"].as_u64().unwrap();
+    let all = output["read"]["files"].as_u64().unwrap();
     let table = check_program(&["--only", "postgres.public.t"], &cluster.data(), 0);
     assert!((6..30).contains(&table["read"]["files"].as_u64().unwrap()), "{table}");
     let part = check_program(&[], &cluster.data().join("global"), 0);
@@ -273,20 +273,20 @@ fn check_damage(server: &Installation, guard: &mut Guard) {
         page.fill(0);
     });
     let found = verified(&cluster.data());
-    let said = check_program(&[], &cluster.data(), 1);
+    let output = check_program(&[], &cluster.data(), 1);
     for access in ["--mmap", "--direct"] {
         let otherwise = check_program(&[access], &cluster.data(), 1);
-        assert_eq!(otherwise["relations"], said["relations"], "{access}");
-        assert_eq!(otherwise["read"], said["read"], "{access}");
+        assert_eq!(otherwise["relations"], output["relations"], "{access}");
+        assert_eq!(otherwise["read"], output["read"], "{access}");
     }
-    check_resumed(&cluster, &said);
+    check_resumed(&cluster, &output);
     for (mutation, path) in mutations.iter().zip(&paths) {
-        check_found(mutation, path, &found, &said);
+        check_found(mutation, path, &found, &output);
     }
     let of_index = findings(&found, &index);
     assert_eq!(of_index.len(), 1, "{of_index:?}");
     assert_eq!((&of_index[0].defect, of_index[0].block), (&Defect::ZeroFirst, 0));
-    let remedy = relation(&said, "i")["remedy"].as_str().unwrap();
+    let remedy = relation(&output, "i")["remedy"].as_str().unwrap();
     assert!(remedy.ends_with(": REINDEX INDEX public.i"), "{remedy}");
 
     check_pg_checksums(server, &cluster, &mutations, &paths);
@@ -311,12 +311,12 @@ pub(crate) fn findings<'a>(found: &'a Verified, path: &Path) -> Vec<&'a BlockFin
     found.findings.iter().filter(|finding| finding.fork.relation.rel_number == number).collect()
 }
 
-pub(crate) fn relation<'a>(said: &'a Value, name: &str) -> &'a Value {
-    let relations = said["relations"].as_array().unwrap();
+pub(crate) fn relation<'a>(output: &'a Value, name: &str) -> &'a Value {
+    let relations = output["relations"].as_array().unwrap();
     relations.iter().find(|relation| relation["name"]["relation"] == name).unwrap()
 }
 
-fn check_found(mutation: &Mutation, path: &Path, found: &Verified, said: &Value) {
+fn check_found(mutation: &Mutation, path: &Path, found: &Verified, output: &Value) {
     let Mutation { table, class, block, .. } = mutation;
     let of_table = findings(found, path);
     assert!(!of_table.is_empty(), "{table}: {:?}", found.findings);
@@ -328,7 +328,7 @@ fn check_found(mutation: &Mutation, path: &Path, found: &Verified, said: &Value)
         );
     }
     let kinds = of_table.iter().map(|finding| &finding.defect).collect::<Vec<_>>();
-    let is_beyond = |what: &&Defect| matches!(what, Defect::Layout(LayoutDefect::VisibleBeyondEnd { last }) if *last > 70);
+    let is_beyond = |label: &&Defect| matches!(label, Defect::Layout(LayoutDefect::VisibleBeyondEnd { last }) if *last > 70);
     let rest = Defect::Layout(LayoutDefect::EndsInBlock { bytes: 100 });
     match *table {
         "zero" => assert_eq!(kinds, [&Defect::ZeroButVisible]),
@@ -336,7 +336,7 @@ fn check_found(mutation: &Mutation, path: &Path, found: &Verified, said: &Value)
         "cut_between" => assert!(kinds.len() == 1 && kinds.iter().all(is_beyond), "{kinds:?}"),
         _ => assert_eq!(kinds.len(), 1, "{table}: {kinds:?}"),
     }
-    let shown = relation(said, table);
+    let shown = relation(output, table);
     assert_eq!(shown["name"]["schema"], "public");
     assert_eq!(shown["findings"][0]["block"], *block);
     assert_eq!(shown["severity"], "data");
@@ -504,9 +504,9 @@ fn without_checksums_headers_are_judged() {
     overwrite(&file, 4, |page| page.fill(0xFF));
     // The high half of an LSN that no WAL has reached.
     overwrite(&file, 6, |page| page[0] = 77);
-    let said = check_program(&[], &cluster.data(), 1);
-    assert!(said["notes"][0].as_str().unwrap().contains("no checksums"), "{said}");
-    let found: Vec<_> = relation(&said, "t")["findings"].as_array().unwrap().iter().collect();
+    let output = check_program(&[], &cluster.data(), 1);
+    assert!(output["notes"][0].as_str().unwrap().contains("no checksums"), "{output}");
+    let found: Vec<_> = relation(&output, "t")["findings"].as_array().unwrap().iter().collect();
     let found: Vec<_> = found.iter().map(|s| (&s["block"], s["kind"].as_str().unwrap())).collect();
     assert_eq!(found, [(&4.into(), "header"), (&6.into(), "ahead_of_wal")]);
     cluster.remove(&mut guard).unwrap();

@@ -236,12 +236,12 @@ fn check_without_wal(data: &Path) {
     for path in &names {
         fs::rename(path, path.with_extension("away")).unwrap();
     }
-    let said = check_program(&[], data, 2);
-    let left_out = said["left_out"][0].as_str().unwrap();
+    let message = check_program(&[], data, 2);
+    let left_out = message["left_out"][0].as_str().unwrap();
     assert!(left_out.starts_with("WAL: "), "{left_out}");
-    assert_eq!(said["outcome"], "unverified");
-    let said = check_program(&["--quick"], data, 0);
-    assert_eq!(said["outcome"], "no_damage_seen");
+    assert_eq!(message["outcome"], "unverified");
+    let output = check_program(&["--quick"], data, 0);
+    assert_eq!(output["outcome"], "no_damage_seen");
     for path in &names {
         fs::rename(path.with_extension("away"), path).unwrap();
     }
@@ -298,8 +298,8 @@ fn hints_that_sessions_set_at_once_are_no_lost_writes() {
         assert!(raced > 0 || server.version.major() >= 19, "{}", server.version);
         // A page of zeros is damage, whatever changed it.
         change_block(&path, 0, |page| page.fill(0));
-        let said = check_program(&[], &cluster.data(), 1);
-        assert_eq!(relation(&said, "t")["findings"].as_array().unwrap().len(), 1, "{said:#}");
+        let output = check_program(&[], &cluster.data(), 1);
+        assert_eq!(relation(&output, "t")["findings"].as_array().unwrap().len(), 1, "{output:#}");
         cluster.remove(&mut guard).unwrap();
     }
 }
@@ -371,8 +371,8 @@ fn check_damage(guard: &mut Guard, server: &Installation) {
     cluster.start(guard).unwrap();
     execute(&cluster, &["UPDATE stale SET b = 'y'; UPDATE stale_index SET i = i + 1"]);
     cluster.stop(guard, StopMode::Fast).unwrap();
-    let said = check_program(&[], &cluster.data(), 0);
-    assert_eq!(said["outcome"], "sound");
+    let output = check_program(&[], &cluster.data(), 0);
+    assert_eq!(output["outcome"], "sound");
 
     let [old_row, old_leaf] = &old;
     change_block(stale, 3, |page| page.copy_from_slice(old_row));
@@ -395,7 +395,7 @@ fn check_found(data: &Path, paths: &[PathBuf; 7]) {
     let (by_wal, _) = compared_with_wal(&data, &names);
     let by_indexes = compared_with_indexes(&data, &names);
     let at = |found: &Verified, path: &Path| -> Vec<(u32, Evidence)> {
-        let evidence = |what: &Defect| match what {
+        let evidence = |label: &Defect| match label {
             Defect::Evidence(evidence) => *evidence,
             other => panic!("{other:?}"),
         };
@@ -442,9 +442,9 @@ fn check_found(data: &Path, paths: &[PathBuf; 7]) {
 }
 
 fn check_said(data: &Path) {
-    let said = check_program(&[], data, 1);
+    let message = check_program(&[], data, 1);
     let kinds = |name: &str| -> Vec<Value> {
-        let findings = relation(&said, name)["findings"].as_array().unwrap();
+        let findings = relation(&message, name)["findings"].as_array().unwrap();
         findings.iter().map(|finding| finding["kind"].clone()).collect()
     };
     assert_eq!(kinds("stale"), ["lost_write"]);
@@ -452,15 +452,15 @@ fn check_said(data: &Path) {
     assert_eq!(kinds("zero_leaf_i"), ["zero_but_logged"]);
     assert_eq!(kinds("cut"), ["missing_but_logged"]);
     assert_eq!(kinds("cut_index_i"), ["missing_but_logged"]);
-    let found = &relation(&said, "zero")["findings"];
+    let found = &relation(&message, "zero")["findings"];
     assert!(found[0]["wal"].as_str().unwrap().contains('/'), "{found}");
-    let remedy = relation(&said, "zero")["remedy"].as_str().unwrap();
+    let remedy = relation(&message, "zero")["remedy"].as_str().unwrap();
     assert!(remedy.contains("REINDEX TABLE public.zero"), "{remedy}");
-    let covered = said["covered"].as_array().unwrap();
+    let covered = message["covered"].as_array().unwrap();
     assert_eq!(covered[0], "checksums");
     assert!(covered[3].as_str().unwrap().starts_with("WAL from 0/"), "{covered:?}");
     assert_eq!(covered[4], "zeroed pages by B-trees");
     // A table alone, with its index.
-    let said = check_program(&["--only", "zero"], data, 1);
-    assert_eq!(said["suspicions"], 1);
+    let output = check_program(&["--only", "zero"], data, 1);
+    assert_eq!(output["suspicions"], 1);
 }

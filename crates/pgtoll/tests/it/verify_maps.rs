@@ -43,9 +43,9 @@ fn verified(data: &Path, arguments: &[&str], status: i32) -> Value {
 }
 
 /// Blocks of a table that are found, by what of them is said.
-fn blocks(said: &Value, table: &str) -> BTreeMap<String, BTreeSet<u32>> {
+fn blocks(output: &Value, table: &str) -> BTreeMap<String, BTreeSet<u32>> {
     let mut blocks: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
-    let relations = said["relations"].as_array().unwrap().iter();
+    let relations = output["relations"].as_array().unwrap().iter();
     for found in relations.filter(|relation| relation["name"]["relation"] == table) {
         for finding in found["findings"].as_array().unwrap() {
             let number = |key: &str| u32::try_from(finding[key].as_u64().unwrap()).unwrap();
@@ -63,8 +63,8 @@ const FROZEN: &str = "the visibility map says all frozen";
 const BOTH: &str = "the visibility map says all visible and frozen";
 
 /// Blocks of which it is said that they are not visible, and not frozen.
-fn stale(said: &Value, table: &str) -> (BTreeSet<u32>, BTreeSet<u32>) {
-    let block = blocks(said, table);
+fn stale(output: &Value, table: &str) -> (BTreeSet<u32>, BTreeSet<u32>) {
+    let block = blocks(output, table);
     let all = |words: &[&str]| -> BTreeSet<u32> {
         words.iter().filter_map(|words| block.get(*words)).flatten().copied().collect()
     };
@@ -125,11 +125,11 @@ fn check_stale(server: &Installation, guard: &mut Guard) {
 
     fs::write(&map, &old).unwrap();
     fs::write(&cut, &old_cut).unwrap();
-    let said = check_program(&[], &cluster.data(), 1);
-    let found = stale(&said, "t");
-    assert_eq!(relation(&said, "t")["severity"], "data");
+    let output = check_program(&[], &cluster.data(), 1);
+    let found = stale(&output, "t");
+    assert_eq!(relation(&output, "t")["severity"], "data");
     // A map that has bits of blocks that VACUUM cut off: the table is whole.
-    let of_cut = relation(&said, "cut")["findings"].as_array().unwrap();
+    let of_cut = relation(&output, "cut")["findings"].as_array().unwrap();
     assert_eq!((of_cut.len(), &of_cut[0]["kind"]), (1, &Value::from("map_stale")), "{of_cut:?}");
     let without_rows = check_program(&["--no-rows"], &cluster.data(), 1);
     let (visible, frozen) = stale(&without_rows, "t");
@@ -149,8 +149,8 @@ fn check_stale(server: &Installation, guard: &mut Guard) {
     );
     assert!(found.0.len() > 5 && found.1.len() > found.0.len(), "{found:?}");
     check_wrong_answer(&cluster, 5000);
-    check_running(&cluster, &said);
-    for step in relation(&said, "t")["advice"].as_array().unwrap() {
+    check_running(&cluster, &output);
+    for step in relation(&output, "t")["advice"].as_array().unwrap() {
         if let Some(sql) = step["command"].as_str() {
             cluster.connect("postgres").unwrap().execute(sql).unwrap();
         }
@@ -172,9 +172,9 @@ fn check_wrong_answer(cluster: &Cluster, expected: u32) {
 /// Of a running server, and of a backup, the same is found once a checkpoint has both pages behind it.
 fn check_running(cluster: &Cluster, stopped: &Value) {
     execute(cluster, &["CHECKPOINT"]);
-    let said = verified(&cluster.data(), &[], 1);
-    assert_eq!(stale(&said, "t"), stale(stopped, "t"), "{said:#}");
-    let words = said["relations"].to_string();
+    let message = verified(&cluster.data(), &[], 1);
+    assert_eq!(stale(&message, "t"), stale(stopped, "t"), "{message:#}");
+    let words = message["relations"].to_string();
     assert!(words.contains("both unchanged since 0/"), "{words}");
     let place = tempfile::tempdir().unwrap();
     let backup = place.path().join("backup");
@@ -185,9 +185,9 @@ fn check_running(cluster: &Cluster, stopped: &Value) {
     let redo = &query(cluster, "postgres", "SELECT redo_lsn FROM pg_control_checkpoint()")[0];
     let _ = fs::remove_file(copy.join("postmaster.pid"));
     fs::write(copy.join("backup_label"), format!("START WAL LOCATION: {redo} (file 0)\n")).unwrap();
-    let said = verified(&copy, &[], 1);
-    assert_eq!(stale(&said, "t"), stale(stopped, "t"), "{said:#}");
-    assert!(said["relations"].to_string().contains("take a new full backup"), "{said:#}");
+    let output = verified(&copy, &[], 1);
+    assert_eq!(stale(&output, "t"), stale(stopped, "t"), "{output:#}");
+    assert!(output["relations"].to_string().contains("take a new full backup"), "{output:#}");
 }
 
 /// A map that is missing, empty or zero says nothing; a damaged page is one failure and no witness.
@@ -200,9 +200,9 @@ fn check_other_maps(cluster: &Cluster, map: &Path, whole: &[u8]) {
     fs::write(map, whole).unwrap();
     let file = File::options().write(true).open(map).unwrap();
     file.write_all_at(&[0xFF; 100], 30).unwrap();
-    let said = check_program(&[], &data, 1);
-    assert_eq!((&said["failures"], &said["suspicions"]), (&1.into(), &0.into()), "{said:#}");
-    assert!(said["relations"].to_string().contains("pg_truncate_visibility_map"), "{said:#}");
+    let output = check_program(&[], &data, 1);
+    assert_eq!((&output["failures"], &output["suspicions"]), (&1.into(), &0.into()), "{output:#}");
+    assert!(output["relations"].to_string().contains("pg_truncate_visibility_map"), "{output:#}");
     fs::write(map, whole).unwrap();
     assert_eq!(whole.len() % PAGE_BYTES, 0);
 }
@@ -238,11 +238,11 @@ fn check_emptied(server: &Installation, guard: &mut Guard) {
     await_replay(&old, &new);
     // A standby's checkpoint is a restartpoint at the last one of the primary.
     execute(&new, &["CHECKPOINT"]);
-    let said = verified(&new.data(), &[], 0);
-    let notes = said["notes"].to_string();
+    let message = verified(&new.data(), &[], 0);
+    let notes = message["notes"].to_string();
     assert!(notes.contains("database \\\"logged\\\": ") && !notes.contains("copied"), "{notes}");
-    let said = verified(&old.data(), &[], 0);
-    assert!(!said["notes"].to_string().contains("without a bit"), "{said:#}");
+    let output = verified(&old.data(), &[], 0);
+    assert!(!output["notes"].to_string().contains("without a bit"), "{output:#}");
     let wal = run(pgtoll().args(["wal", "stats", "--json"]).arg(old.data().join("pg_wal")));
     let notes = serde_json::from_str::<Value>(&wal.stdout).unwrap()["notes"].to_string();
     assert!(notes.contains("\\\"logged\\\": CREATE DATABASE logged"), "{notes}");
@@ -286,9 +286,9 @@ fn maps_of_servers_at_work_are_no_finding() {
         std::thread::scope(|threads| {
             let load = threads.spawn(|| {
                 let options = ["-n", "-c", "4", "-t", "2000", "postgres"];
-                let said = cluster.run_client(&mut guard, "pgbench", &options);
+                let output = cluster.run_client(&mut guard, "pgbench", &options);
                 is_over.store(true, Ordering::Relaxed);
-                said
+                output
             });
             let vacuums = threads.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
@@ -297,16 +297,16 @@ fn maps_of_servers_at_work_are_no_finding() {
             });
             let mut passes = 0;
             while !is_over.load(Ordering::Relaxed) || passes < 3 {
-                let said = verified(&cluster.data(), &["--settle", "60s"], 0);
-                assert_eq!(said["suspicions"], 0, "{}: {said:#}", server.version);
+                let output = verified(&cluster.data(), &["--settle", "60s"], 0);
+                assert_eq!(output["suspicions"], 0, "{}: {output:#}", server.version);
                 passes += 1;
             }
             load.join().unwrap().unwrap();
             vacuums.join().unwrap();
         });
         cluster.kill(&mut guard).unwrap();
-        let said = verified(&cluster.data(), &[], 0);
-        assert_eq!(said["suspicions"], 0, "{}: {said:#}", server.version);
+        let output = verified(&cluster.data(), &[], 0);
+        assert_eq!(output["suspicions"], 0, "{}: {output:#}", server.version);
         cluster.remove(&mut guard).unwrap();
     }
 }

@@ -138,8 +138,8 @@ fn set_lsn(page: &mut [u8], lsn: Lsn) {
 }
 
 /// Relation, block and class of each finding.
-fn found(said: &Value) -> Vec<(String, u64, String)> {
-    let relations = said["relations"].as_array().unwrap().iter();
+fn found(output: &Value) -> Vec<(String, u64, String)> {
+    let relations = output["relations"].as_array().unwrap().iter();
     let mut found: Vec<_> = relations
         .flat_map(|relation| {
             let name = relation["name"]["relation"].as_str().unwrap_or("?").to_owned();
@@ -214,11 +214,11 @@ fn check_sound(cluster: &Cluster) {
         });
         let _over = Over(&is_over);
         for _ in 0..3 {
-            let said = check(&["--settle", "0s"], &data, 0);
-            assert_eq!(said["outcome"], "no_damage_seen");
-            assert_eq!(said["source"]["state"], "in production");
-            assert!(said["running"]["server"].as_str().unwrap().contains("host="), "{said}");
-            assert!(said["read"]["blocks"].as_u64().unwrap() > 5000, "{said}");
+            let output = check(&["--settle", "0s"], &data, 0);
+            assert_eq!(output["outcome"], "no_damage_seen");
+            assert_eq!(output["source"]["state"], "in production");
+            assert!(output["running"]["server"].as_str().unwrap().contains("host="), "{output}");
+            assert!(output["read"]["blocks"].as_u64().unwrap() > 5000, "{output}");
         }
     });
 }
@@ -253,7 +253,7 @@ fn check_damage(cluster: &Cluster) {
     overwrite(&file("unlogged"), 7, |page| page[5000] ^= 4);
     overwrite(&file("bit_i"), 2, |page| page[5000] ^= 4);
     overwrite(&file("sector_i"), 2, |page| page[..4096].fill(0));
-    let said = check(&["--settle", "0s"], &cluster.data(), 1);
+    let output = check(&["--settle", "0s"], &cluster.data(), 1);
     let failures = [
         ("bit", 7, "failure"),
         ("garbage", 7, "failure"),
@@ -266,7 +266,7 @@ fn check_damage(cluster: &Cluster) {
         ("bit_i", 2, "failure"),
         ("sector_i", 2, "failure"),
     ];
-    assert_eq!(found(&said), expected(&failures), "{said:#}");
+    assert_eq!(found(&output), expected(&failures), "{output:#}");
     for (path, at, page) in undo {
         overwrite(&path, at, |now| now.copy_from_slice(&page));
     }
@@ -292,10 +292,10 @@ fn check_in_flight(cluster: &Cluster) {
         page[5000] ^= 4;
     });
     let only = ["--only", "flight", "--settle"];
-    let said = check(&[&only[..], &["0s"]].concat(), &cluster.data(), 2);
-    assert_eq!(found(&said), expected(&[("flight", 4, "unverified")]), "{said:#}");
-    assert_eq!(said["running"]["in_flight"], 1, "{said:#}");
-    assert!(said["notes"].to_string().contains("after the next checkpoint"), "{said:#}");
+    let output = check(&[&only[..], &["0s"]].concat(), &cluster.data(), 2);
+    assert_eq!(found(&output), expected(&[("flight", 4, "unverified")]), "{output:#}");
+    assert_eq!(output["running"]["in_flight"], 1, "{output:#}");
+    assert!(output["notes"].to_string().contains("after the next checkpoint"), "{output:#}");
     // It is waited for.
     let waits = std::thread::scope(|threads| {
         let waits = threads.spawn(|| check(&[&only[..], &["60s"]].concat(), &cluster.data(), 0));
@@ -315,13 +315,13 @@ fn check_resident(cluster: &Cluster, server: &Installation) {
     execute(cluster, &["CHECKPOINT; SELECT * FROM unlogged_read WHERE ctid = '(7,1)'"]);
     overwrite(&path, 7, |page| page[5000] ^= 4);
     let only = ["--only", "unlogged_read"];
-    let said = check(&only, &cluster.data(), 2);
-    assert_eq!(found(&said), expected(&[("unlogged_read", 7, "unverified")]), "{said:#}");
+    let result = check(&only, &cluster.data(), 2);
+    assert_eq!(found(&result), expected(&[("unlogged_read", 7, "unverified")]), "{result:#}");
     execute(cluster, &["CREATE EXTENSION pg_buffercache"]);
     let can_evict = server.version.major() >= 17;
     let (status, class) = if can_evict { (1, "failure") } else { (2, "unverified") };
-    let said = check(&only, &cluster.data(), status);
-    assert_eq!(found(&said), expected(&[("unlogged_read", 7, class)]), "{said:#}");
+    let printed = check(&only, &cluster.data(), status);
+    assert_eq!(found(&printed), expected(&[("unlogged_read", 7, class)]), "{printed:#}");
     if !can_evict {
         overwrite(&path, 7, |page| page[5000] ^= 4);
         return;
@@ -330,13 +330,13 @@ fn check_resident(cluster: &Cluster, server: &Installation) {
     let map = path.with_file_name(format!("{}_fsm", path.file_name().unwrap().to_str().unwrap()));
     overwrite(&path, 7, |page| page[5000] ^= 4);
     overwrite(&map, 0, |page| page[5000] ^= 4);
-    let said = check(&only, &cluster.data(), 2);
-    assert_eq!(found(&said), expected(&[("unlogged_read", 0, "unverified")]), "{said:#}");
-    assert!(said["notes"].to_string().contains("pageinspect"), "{said:#}");
+    let message = check(&only, &cluster.data(), 2);
+    assert_eq!(found(&message), expected(&[("unlogged_read", 0, "unverified")]), "{message:#}");
+    assert!(message["notes"].to_string().contains("pageinspect"), "{message:#}");
     execute(cluster, &["CREATE EXTENSION pageinspect"]);
-    let said = check(&only, &cluster.data(), 1);
-    assert_eq!(found(&said), expected(&[("unlogged_read", 0, "failure")]), "{said:#}");
-    assert_eq!(said["relations"][0]["severity"], "map", "{said:#}");
+    let output = check(&only, &cluster.data(), 1);
+    assert_eq!(found(&output), expected(&[("unlogged_read", 0, "failure")]), "{output:#}");
+    assert_eq!(output["relations"][0]["severity"], "map", "{output:#}");
     overwrite(&map, 0, |page| page[5000] ^= 4);
 }
 
@@ -348,8 +348,8 @@ fn check_connections(cluster: &Cluster) {
     let dsn = format!("host={host} port={port} user={user} dbname=postgres");
     let ran = run(pgtoll().args(["verify", "--json", "--dsn", &dsn]));
     assert_eq!(ran.status, Some(0), "{ran:?}");
-    let said: Value = serde_json::from_str(&ran.stdout).unwrap();
-    assert_eq!(said["source"]["path"], cluster.data().display().to_string());
+    let printed: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(printed["source"]["path"], cluster.data().display().to_string());
 
     // Without one, what the WAL and the pages prove is told all the same.
     let path = path_of(cluster, "ones");
@@ -360,18 +360,18 @@ fn check_connections(cluster: &Cluster) {
     let socket = cluster.data().parent().unwrap().join(format!(".s.PGSQL.{port}"));
     let moved = socket.with_extension("moved");
     std::fs::rename(&socket, &moved).unwrap();
-    let said = check(&[], &cluster.data(), 1);
+    let message = check(&[], &cluster.data(), 1);
     std::fs::rename(&moved, &socket).unwrap();
     let both = expected(&[("ones", 7, "failure"), ("unlogged", 7, "unverified")]);
-    assert_eq!(found(&said), both, "{said:#}");
-    assert!(said["notes"].to_string().contains("--dsn"), "{said:#}");
+    assert_eq!(found(&message), both, "{message:#}");
+    assert!(message["notes"].to_string().contains("--dsn"), "{message:#}");
     // A socket that is found has nothing to do with the environment.
     let mut command = pgtoll();
     command.env("PGOPTIONS", "-c nonsense=1").env("PGUSER", "nonsense").env("PGSERVICE", "none");
     let ran = run(command.arg("verify").arg(cluster.data()).arg("--json"));
     assert_eq!(ran.status, Some(1), "{ran:?}");
-    let said: Value = serde_json::from_str(&ran.stdout).unwrap();
-    assert!(said["running"]["server"].as_str().unwrap().contains(&host), "{said:#}");
+    let output: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert!(output["running"]["server"].as_str().unwrap().contains(&host), "{output:#}");
     overwrite(&path, 7, |page| page.copy_from_slice(&before));
     overwrite(&map, 7, |page| page[5000] ^= 4);
 }
@@ -400,12 +400,12 @@ fn check_standby(guard: &mut Guard, primary: &Cluster) {
     primary.start(guard).unwrap();
     standby.start(guard).unwrap();
     execute(primary, &["CHECKPOINT; UPDATE flight SET b = 'z' WHERE i < 500"]);
-    let said = check(&["--settle", "0s"], &standby.data(), 0);
-    assert_eq!(said["source"]["state"], "in archive recovery");
+    let message = check(&["--settle", "0s"], &standby.data(), 0);
+    assert_eq!(message["source"]["state"], "in archive recovery");
     let path = standby.data().join(path_of(primary, "bit").strip_prefix(primary.data()).unwrap());
     overwrite(&path, 7, |page| page[5000] ^= 4);
-    let said = check(&["--settle", "0s"], &standby.data(), 1);
-    assert_eq!(found(&said), expected(&[("bit", 7, "failure")]), "{said:#}");
+    let output = check(&["--settle", "0s"], &standby.data(), 1);
+    assert_eq!(found(&output), expected(&[("bit", 7, "failure")]), "{output:#}");
     standby.stop(guard, StopMode::Fast).unwrap();
     primary.stop(guard, StopMode::Fast).unwrap();
     standby.remove(guard).unwrap();

@@ -48,10 +48,10 @@ fn check(arguments: &[&str], data: &Path, status: i32) -> Value {
     serde_json::from_str(&ran.stdout).unwrap()
 }
 
-fn kinds(said: &Value, name: &str) -> Vec<(u64, String)> {
-    let relations = said["relations"].as_array().unwrap();
+fn kinds(output: &Value, name: &str) -> Vec<(u64, String)> {
+    let relations = output["relations"].as_array().unwrap();
     let found = relations.iter().find(|relation| relation["name"]["relation"] == name);
-    let found = found.unwrap_or_else(|| panic!("{name}: {said:#}"));
+    let found = found.unwrap_or_else(|| panic!("{name}: {output:#}"));
     let findings = found["findings"].as_array().unwrap();
     let kind = |finding: &Value| {
         let kind = finding["kind"].as_str().unwrap().to_owned();
@@ -81,18 +81,18 @@ fn lost_writes_zeros_and_cut_files_are_found_beside_a_server() {
         file(&path("stale")).read_exact_at(&mut old, 3 * PAGE).unwrap();
         execute(&cluster, &["UPDATE stale SET b = 'y'"]);
         restart(&mut guard, &cluster);
-        let said = check(&[], &data, 0);
-        assert_eq!(said["outcome"], "no_damage_seen");
+        let message = check(&[], &data, 0);
+        assert_eq!(message["outcome"], "no_damage_seen");
         file(&path("stale")).write_all_at(&old, 3 * PAGE).unwrap();
         zero_block(&path("zero"), 7);
         zero_block(&path("zero_index_i"), 4);
         file(&path("cut")).set_len(20 * PAGE).unwrap();
-        let said = check(&[], &data, 1);
-        assert_eq!(kinds(&said, "stale"), [(3, "lost_write".to_owned())]);
-        assert_eq!(kinds(&said, "zero"), [(7, "zero_but_logged".to_owned())]);
-        assert_eq!(kinds(&said, "zero_index_i"), [(4, "zero_but_logged".to_owned())]);
-        assert_eq!(kinds(&said, "cut"), [(20, "missing_but_logged".to_owned())]);
-        assert_eq!(said["relations"].as_array().unwrap().len(), 4, "{said:#}");
+        let output = check(&[], &data, 1);
+        assert_eq!(kinds(&output, "stale"), [(3, "lost_write".to_owned())]);
+        assert_eq!(kinds(&output, "zero"), [(7, "zero_but_logged".to_owned())]);
+        assert_eq!(kinds(&output, "zero_index_i"), [(4, "zero_but_logged".to_owned())]);
+        assert_eq!(kinds(&output, "cut"), [(20, "missing_but_logged".to_owned())]);
+        assert_eq!(output["relations"].as_array().unwrap().len(), 4, "{output:#}");
         assert_eq!(check(&["--quick"], &data, 0)["outcome"], "no_damage_seen");
         cluster.remove(&mut guard).unwrap();
     }
@@ -115,14 +115,14 @@ fn zeros_are_found_beside_a_server_that_has_no_old_wal() {
         zero_block(&path("zero"), 7);
         zero_block(&path("zero_index_i"), 4);
         zero_block(&path("visible"), 9);
-        let said = check(&[], &data, 1);
-        assert_eq!(kinds(&said, "zero"), [(7, "zero_but_indexed".to_owned())]);
-        assert_eq!(kinds(&said, "zero_index_i"), [(4, "zero_but_linked".to_owned())]);
-        assert_eq!(kinds(&said, "visible"), [(9, "zero_but_visible".to_owned())]);
+        let message = check(&[], &data, 1);
+        assert_eq!(kinds(&message, "zero"), [(7, "zero_but_indexed".to_owned())]);
+        assert_eq!(kinds(&message, "zero_index_i"), [(4, "zero_but_linked".to_owned())]);
+        assert_eq!(kinds(&message, "visible"), [(9, "zero_but_visible".to_owned())]);
         // A table that is emptied and filled again leads to nothing that was there before.
         execute(&cluster, &["TRUNCATE zero, zero_index, visible"]);
-        let said = check(&[], &data, 0);
-        assert_eq!(said["relations"].as_array().unwrap().len(), 0, "{said:#}");
+        let output = check(&[], &data, 0);
+        assert_eq!(output["relations"].as_array().unwrap().len(), 0, "{output:#}");
         cluster.remove(&mut guard).unwrap();
     }
 }

@@ -221,16 +221,16 @@ fn output_goes_to_a_file_by_its_name() {
 fn gauges_are_those_of_the_record() {
     let scratch = Scratch::new();
     let (directory, paths) = archive(&scratch, MAGIC_OF_18);
-    let said =
+    let output =
         |arguments: &[&str]| run(pgtoll().args(["wal", "stats"]).arg(&directory).args(arguments));
-    let record: WalStatisticsRecord = serde_json::from_str(&said(&["--json"]).stdout).unwrap();
+    let record: WalStatisticsRecord = serde_json::from_str(&output(&["--json"]).stdout).unwrap();
     let check = |text: &str, complete: u8| {
         check_openmetrics(text);
         let cluster = format!("system_identifier=\"{}\"", record.source.system_identifier);
         assert!(text.contains(&format!("pgtoll_wal_complete{{{cluster}}} {complete}\n")), "{text}");
         cluster
     };
-    let ran = said(&["--format", "openmetrics"]);
+    let ran = output(&["--format", "openmetrics"]);
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let cluster = check(&ran.stdout, 1);
     let total = record.total;
@@ -244,7 +244,7 @@ fn gauges_are_those_of_the_record() {
         assert!(ran.stdout.contains(&format!("\n{gauge} {value}\n")), "{gauge}: {}", ran.stdout);
     }
     let file = scratch.path("wal.prom");
-    assert_eq!(said(&["-o", &file.display().to_string()]).status, Some(0));
+    assert_eq!(output(&["-o", &file.display().to_string()]).status, Some(0));
     let written = fs::read_to_string(&file).unwrap();
     let without_time = |text: &str| -> Vec<String> {
         let lines = text.lines().filter(|line| !line.starts_with("pgtoll_wal_time_seconds"));
@@ -253,7 +253,7 @@ fn gauges_are_those_of_the_record() {
     assert_eq!(without_time(&written), without_time(&ran.stdout));
     // A gap is said, too.
     fs::remove_file(&paths[1]).unwrap();
-    let ran = said(&["--format", "openmetrics"]);
+    let ran = output(&["--format", "openmetrics"]);
     assert_eq!(ran.status, Some(2), "{ran:?}");
     check(&ran.stdout, 0);
 }

@@ -90,7 +90,7 @@ fn bench(arguments: &Arguments) -> anyhow::Result<bool> {
         for arm in order {
             site.interrupt.check()?;
             let load = slices.run(arm, arguments.slice.0, arguments.rate)?;
-            say(&format!("{repetition} {}: {}", arm.key(), words(&load)));
+            say(&format!("{repetition} {}: {}", arm.key(), describe(&load)));
             recorder.write(&BenchLine::Run(BenchRun {
                 subject: subject.clone(),
                 repetition,
@@ -139,7 +139,7 @@ fn prepared(
     Ok(cluster)
 }
 
-fn words(load: &BenchLoad) -> String {
+fn describe(load: &BenchLoad) -> String {
     let milliseconds = |nanoseconds: u64| Duration::from_nanos(nanoseconds).as_secs_f64() * 1e3;
     format!(
         "{} transactions, median {:.3} ms, p99 {:.3} ms",

@@ -21,25 +21,25 @@ pub(crate) fn outcomes(
     ];
     let of_arm =
         |wanted: CaptureArm| runs.iter().filter(move |(run, _)| *run == wanted).map(|run| &run.1);
-    let outcome = |what: String, estimate| BenchOutcome {
+    let outcome = |label: String, estimate| BenchOutcome {
         subject: subject.clone(),
-        what,
+        what: label,
         estimate,
         goal: BenchGoal::AtMost(None),
     };
     let mut outcomes = Vec::new();
     for arm in [CaptureArm::Captured, CaptureArm::Twin] {
         for (name, figure) in figures {
-            let what = format!("{name}, {} / direct", arm.key());
+            let label = format!("{name}, {} / direct", arm.key());
             let direct = of_arm(CaptureArm::Direct).map(figure);
-            outcomes.push(outcome(what, ratio(of_arm(arm).map(figure), direct)?));
+            outcomes.push(outcome(label, ratio(of_arm(arm).map(figure), direct)?));
         }
         for (name, figure) in &figures[..2] {
             let pairs = of_arm(arm).zip(of_arm(CaptureArm::Direct));
             let added: Vec<f64> = pairs.map(|(one, other)| figure(one) - figure(other)).collect();
-            let what = format!("{name} added, ms, {}", arm.key());
+            let label = format!("{name} added, ms, {}", arm.key());
             let estimate = of_mean(&added).context("estimate what is added")?;
-            outcomes.push(outcome(what, estimate));
+            outcomes.push(outcome(label, estimate));
         }
     }
     Ok(outcomes)
@@ -90,8 +90,8 @@ mod tests {
             (CaptureArm::Direct, load(200)),
         ];
         let outcomes = outcomes(&BenchSubject::default(), &runs).unwrap();
-        let value = |what: &str| {
-            let found = outcomes.iter().find(|outcome| outcome.what == what).unwrap();
+        let value = |label: &str| {
+            let found = outcomes.iter().find(|outcome| outcome.what == label).unwrap();
             found.estimate.ratio
         };
         assert!((value("median latency added, ms, captured") - 0.055).abs() < 1e-9);

@@ -143,8 +143,8 @@ fn pgbackrest(site: &Site, guard: &mut Guard, data: &Path) -> anyhow::Result<Det
         return Ok(DetectionOutcome::Found);
     }
     let words = [&common[..], &info].concat();
-    let said = program(Path::new(PGBACKREST)).args(words).output().context("run pgbackrest")?;
-    let stanzas: serde_json::Value = serde_json::from_slice(&said.stdout)?;
+    let output = program(Path::new(PGBACKREST)).args(words).output().context("run pgbackrest")?;
+    let stanzas: serde_json::Value = serde_json::from_slice(&output.stdout)?;
     let is_marked = stanzas[0]["backup"][0]["error"] == true;
     guard.run(Path::new("rm"), &["-r", &repository.to_string_lossy()])?;
     Ok(if is_marked { DetectionOutcome::Found } else { DetectionOutcome::Unnoticed })

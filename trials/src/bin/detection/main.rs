@@ -61,7 +61,7 @@ fn detect(arguments: &Arguments) -> anyhow::Result<bool> {
                 damage: case.kind.name().to_owned(),
                 found: detectors::all(&site, &mut guard, case)?,
             };
-            say(&words(&row));
+            say(&describe(&row));
             rows.push(row);
         }
         guard.finish()?;
@@ -76,7 +76,7 @@ fn detect(arguments: &Arguments) -> anyhow::Result<bool> {
     };
     recorder.write_indented(&detection)?;
     print(&markdown(&detection));
-    let missed = detection.rows.iter().filter(|row| row.is_missed()).map(words);
+    let missed = detection.rows.iter().filter(|row| row.is_missed()).map(describe);
     let missed: Vec<String> = missed.collect();
     for row in &missed {
         say(&format!("pgtoll misses what others find: {row}"));
@@ -85,7 +85,7 @@ fn detect(arguments: &Arguments) -> anyhow::Result<bool> {
 }
 
 /// A row in one line.
-fn words(row: &DetectionRow) -> String {
+fn describe(row: &DetectionRow) -> String {
     let mut text = format!("{} {} of {}:", row.major, row.damage, row.relation);
     for (detector, outcome) in &row.found {
         let _ = write!(text, " {detector:?} {outcome:?},");

@@ -79,19 +79,19 @@ impl Site {
         let mut session = with.connect("postgres")?;
         FIRST.iter().try_for_each(|sql| session.execute(sql))?;
         let mut files = BTreeMap::new();
-        for (what, name) in [("table", "t"), ("index", "t_a")] {
+        for (label, name) in [("table", "t"), ("index", "t_a")] {
             let row =
                 session.query_one(&format!("SELECT pg_relation_filepath('{name}') AS file"))?;
-            files.insert(what, row.text("file")?.to_owned());
+            files.insert(label, row.text("file")?.to_owned());
         }
         files.insert("map", format!("{}_vm", files["table"]));
         drop(session);
         with.stop(guard, StopMode::Fast)?;
         let mut older = BTreeMap::new();
-        for (what, file) in &files {
-            let kept = directory.join(format!("older-{what}"));
+        for (label, file) in &files {
+            let kept = directory.join(format!("older-{label}"));
             std::fs::copy(with.data().join(file), &kept).context("keep older pages")?;
-            older.insert(*what, kept);
+            older.insert(*label, kept);
         }
         with.start(guard)?;
         let mut session = with.connect("postgres")?;
@@ -140,14 +140,14 @@ impl Site {
         Ok(item.copy(guard, &name)?)
     }
 
-    fn new_name(&self, what: &str) -> String {
+    fn new_name(&self, label: &str) -> String {
         self.copies.set(self.copies.get() + 1);
-        format!("{what}{}", self.copies.get())
+        format!("{label}{}", self.copies.get())
     }
 
     /// A path where nothing is yet.
-    pub(crate) fn new_file(&self, what: &str) -> PathBuf {
-        self.directory.join(self.new_name(what))
+    pub(crate) fn new_file(&self, label: &str) -> PathBuf {
+        self.directory.join(self.new_name(label))
     }
 
     /// Whether a query of the running cluster fails; if none does, whether all are right.

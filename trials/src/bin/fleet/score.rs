@@ -99,8 +99,8 @@ fn memory(reads: &[FleetBenchRead]) -> Vec<FleetOutcomeLine> {
     else {
         return Vec::new();
     };
-    let line = |what: String, found, bound| FleetOutcomeLine {
-        what,
+    let line = |label: String, found, bound| FleetOutcomeLine {
+        what: label,
         found,
         interval: None,
         goal: Goal::AtMost(bound),
@@ -127,8 +127,8 @@ fn packings(reads: &[FleetBenchRead]) -> Vec<FleetOutcomeLine> {
         if let (Some(time), Some(first)) = (fleet_packing_time(reads, packing), first) {
             let unpacked = first.unpacked_bytes.unwrap_or(first.bytes);
             let factor = number(unpacked) / number(first.bytes);
-            let what = format!("CPU s/GB stored, over TLS, {} ({factor:.2} : 1)", name(packing));
-            lines.push(reported(what, &time, 1.0));
+            let label = format!("CPU s/GB stored, over TLS, {} ({factor:.2} : 1)", name(packing));
+            lines.push(reported(label, &time, 1.0));
         }
     }
     lines
@@ -140,14 +140,14 @@ fn objects(reads: &[FleetBenchRead]) -> Option<FleetOutcomeLine> {
     let time = fleet_object_time(reads, plain.map_or(0.0, |plain| plain.seconds))?;
     let count = reads.iter().find_map(|item| item.objects).unwrap_or_default();
     let bytes = if plain.is_some() { "beyond its bytes" } else { "with its bytes" };
-    let what = format!("CPU ms of an object, {bytes}, of {count}, over TLS");
-    Some(reported(what, &time, 1e3))
+    let label = format!("CPU ms of an object, {bytes}, of {count}, over TLS");
+    Some(reported(label, &time, 1e3))
 }
 
-fn reported(what: String, time: &FleetCpuTime, factor: f64) -> FleetOutcomeLine {
+fn reported(label: String, time: &FleetCpuTime, factor: f64) -> FleetOutcomeLine {
     let FleetCpuTime { seconds, range, .. } = time;
     FleetOutcomeLine {
-        what,
+        what: label,
         found: seconds * factor,
         interval: Some((range.lowest * factor, range.highest * factor)),
         goal: Goal::None,
@@ -164,12 +164,13 @@ fn name(packing: FleetBenchPacking) -> &'static str {
 }
 
 fn of_plan(plan: &FleetBenchPlan) -> Vec<FleetOutcomeLine> {
-    let line = |what: String, found, goal| FleetOutcomeLine { what, found, interval: None, goal };
+    let line =
+        |label: String, found, goal| FleetOutcomeLine { what: label, found, interval: None, goal };
     match plan.case {
         FleetBenchCase::Listing => {
-            let what =
+            let label =
                 format!("{} objects planned, {} ms an answer, s", plan.objects, plan.delay_ms);
-            vec![line(what, plan.wall_s, Goal::AtMost(LISTING_S))]
+            vec![line(label, plan.wall_s, Goal::AtMost(LISTING_S))]
         }
         FleetBenchCase::Shares => {
             let is_meant = plan.unit_bytes == UNIT_BYTES && plan.shards <= NODES;

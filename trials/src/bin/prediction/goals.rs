@@ -34,11 +34,11 @@ pub(crate) fn summary(text: &mut String, trials: &[Trial]) {
 /// Lists the goals of the program; `None` where it was not asked. Truths of both directions count
 /// together.
 pub(crate) fn goals(text: &mut String, trials: &[Trial]) -> Option<bool> {
-    let asked = trials.iter().map(|trial| trial.answers.len()).sum::<usize>();
-    if asked == 0 {
+    let requested = trials.iter().map(|trial| trial.answers.len()).sum::<usize>();
+    if requested == 0 {
         return None;
     }
-    let mut goals = wal_goals(trials, asked);
+    let mut goals = wal_goals(trials, requested);
     goals.extend(cpu_goal(trials));
     text.push_str("| `pgtoll predict` | goal | found | |\n|---|---|---|---|\n");
     for (name, goal, found, is_reached) in &goals {
@@ -55,9 +55,9 @@ pub(crate) fn goals(text: &mut String, trials: &[Trial]) -> Option<bool> {
     Some(goals.iter().all(|(.., is_reached)| *is_reached))
 }
 
-fn wal_goals(trials: &[Trial], asked: usize) -> Vec<Goal> {
+fn wal_goals(trials: &[Trial], requested: usize) -> Vec<Goal> {
     let scored: Vec<Scored> = trials.iter().flat_map(Trial::scored).collect();
-    let needed = covered_at_least(asked);
+    let needed = covered_at_least(requested);
     let good = count(&scored, |item| item.is_covered() && item.is_narrow());
     let with_answer: Vec<&Trial> =
         trials.iter().filter(|trial| trial.scored().next().is_some()).collect();
@@ -68,13 +68,13 @@ fn wal_goals(trials: &[Trial], asked: usize) -> Vec<Goal> {
     vec![
         (
             "changes of WAL predicted",
-            asked.to_string(),
+            requested.to_string(),
             scored.len().to_string(),
-            scored.len() == asked,
+            scored.len() == requested,
         ),
         (
             "intervals that hold the truth and are narrow enough",
-            format!("{needed} of {asked}"),
+            format!("{needed} of {requested}"),
             format!(
                 "{good} ({} hold it, {} are narrow enough)",
                 count(&scored, Scored::is_covered),

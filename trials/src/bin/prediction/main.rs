@@ -176,8 +176,8 @@ impl Trial<'_> {
         for which in &self.arguments.major {
             let installation = installation(which)?;
             for workload in Workload::ALL {
-                let asked = &self.arguments.workload;
-                if !asked.is_empty() && !asked.contains(&workload) {
+                let requested = &self.arguments.workload;
+                if !requested.is_empty() && !requested.contains(&workload) {
                     continue;
                 }
                 let outcome = self.run_all(workload, &installation);
@@ -266,7 +266,7 @@ impl Trial<'_> {
         for step in steps {
             self.site.interrupt.check()?;
             for line in self.take(step, workload, &templates, &mut guard)? {
-                say(&words(&line));
+                say(&describe(&line));
                 self.write(line)?;
             }
         }
@@ -291,8 +291,8 @@ impl Trial<'_> {
                 runs.into_iter().map(|run| PredictionTrialLine::Run(Box::new(run))).collect()
             }
             Step::Ask(arm, rights, repetition) => {
-                let asked = (repetition, rights);
-                let answer = arm::answer(workload, arm, asked, extent, place, guard)?;
+                let requested = (repetition, rights);
+                let answer = arm::answer(workload, arm, requested, extent, place, guard)?;
                 vec![PredictionTrialLine::Answer(Box::new(answer))]
             }
             Step::Pair(repetition) => {
@@ -328,7 +328,7 @@ impl Step {
 }
 
 /// A line of the record in one line of text.
-fn words(line: &PredictionTrialLine) -> String {
+fn describe(line: &PredictionTrialLine) -> String {
     match line {
         PredictionTrialLine::Header(header) => header.command.clone(),
         PredictionTrialLine::Run(run) => format!(

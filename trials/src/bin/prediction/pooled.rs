@@ -19,9 +19,9 @@ struct Pooled<'a> {
 
 /// A table of the workloads that were predicted; nothing without answers about CPU.
 pub(crate) fn table(text: &mut String, trials: &[Trial]) -> anyhow::Result<()> {
-    let asked = trials.iter().filter(|trial| trial.scored_cpu().next().is_some());
+    let requested = trials.iter().filter(|trial| trial.scored_cpu().next().is_some());
     let mut pools: Vec<Pooled<'_>> = Vec::new();
-    for trial in asked {
+    for trial in requested {
         match pools.iter_mut().find(|pool| pool.takes(trial)) {
             Some(pool) => pool.trials.push(trial),
             None => pools.push(Pooled { trials: vec![trial] }),

@@ -19,8 +19,8 @@ pub(crate) fn change(source: &Run) -> Option<Range> {
     let watch = ServerWatch { windows, complete: true, ..ServerWatch::default() };
     let provenance =
         Provenance { version: String::new(), command: Vec::new(), made: String::new() };
-    let asked = SettingQuestion::parse("data_checksums=on").ok()?;
-    let record = prediction_record(provenance, Watched::now(server(source), watch), &[asked]);
+    let requested = SettingQuestion::parse("data_checksums=on").ok()?;
+    let record = prediction_record(provenance, Watched::now(server(source), watch), &[requested]);
     let Interval { estimate, lower, upper } = record.answers[0].wal.as_ref()?.extra_share?;
     Some(Range { middle: estimate, lower, upper })
 }

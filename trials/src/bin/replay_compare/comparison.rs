@@ -59,8 +59,8 @@ impl Comparisons<'_> {
         let output = command.arg(&self.site.plan).output().context("run pgtoll replay compare")?;
         // Status 1: something is slower.
         if !matches!(output.status.code(), Some(0 | 1)) {
-            let said = String::from_utf8_lossy(&output.stderr);
-            bail!("pgtoll replay compare: {}: {said}", output.status);
+            let message = String::from_utf8_lossy(&output.stderr);
+            bail!("pgtoll replay compare: {}: {message}", output.status);
         }
         fs::rename(&draft, path).context("keep the comparison's record")
     }

@@ -73,7 +73,7 @@ pub(crate) fn line(trial: &ReplayCompareTrial) -> String {
 /// The sums in words.
 pub(crate) fn in_words(sums: &ReplayCompareSummary) -> String {
     let mut text = String::new();
-    for (what, part, all) in [
+    for (label, part, all) in [
         ("without a difference, name a statement", sums.same_named, sums.same),
         ("with a statement slower by a fifth, name it", sums.fifth_found, sums.fifth),
         ("with a worse index, name its statement", sums.index_found, sums.index),
@@ -81,7 +81,7 @@ pub(crate) fn in_words(sums: &ReplayCompareSummary) -> String {
         if let Some((lower, upper)) = proportion_interval(part, all).filter(|_| all > 0) {
             let _ = writeln!(
                 text,
-                "{part} of {all} comparisons {what} ({:.0} to {:.0} %)",
+                "{part} of {all} comparisons {label} ({:.0} to {:.0} %)",
                 lower * 100.0,
                 upper * 100.0
             );

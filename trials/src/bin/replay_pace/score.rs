@@ -45,8 +45,8 @@ pub(crate) fn outcomes(runs: &[ReplayPaceRun]) -> Vec<PaceOutcome> {
     for (speed, off) in [(1.0, LENGTH_OFF[0]), (2.0, LENGTH_OFF[1]), (0.5, LENGTH_OFF[1])] {
         let timed = runs.iter().filter(pick(ReplayPaceCase::Timed, Some(speed)));
         let lengths = timed.filter_map(|run| Some((run.length_ratio()? - 1.0).abs()));
-        let what = format!("length at {speed}x is off by");
-        outcomes.extend(worst(what, lengths, off));
+        let label = format!("length at {speed}x is off by");
+        outcomes.extend(worst(label, lengths, off));
     }
     let timed = runs.iter().filter(pick(ReplayPaceCase::Timed, Some(1.0)));
     let late = timed.filter_map(|run| run.lateness_p99_ms);
@@ -62,17 +62,17 @@ pub(crate) fn outcomes(runs: &[ReplayPaceRun]) -> Vec<PaceOutcome> {
         let full = full.filter(|run| run.protocol == protocol);
         let rates: Vec<f64> = full.filter_map(ReplayPaceRun::rate_ratio).collect();
         if let Some(found) = median(&rates) {
-            let what = format!("full speed over pgbench's, {protocol}, median");
-            outcomes.push(PaceOutcome { what, found, bound: Bound::AtLeast(RATE) });
+            let label = format!("full speed over pgbench's, {protocol}, median");
+            outcomes.push(PaceOutcome { what: label, found, bound: Bound::AtLeast(RATE) });
         }
     }
     outcomes
 }
 
 /// `None` where there is no run.
-fn worst(what: String, found: impl Iterator<Item = f64>, most: f64) -> Option<PaceOutcome> {
+fn worst(label: String, found: impl Iterator<Item = f64>, most: f64) -> Option<PaceOutcome> {
     let found = found.reduce(f64::max)?;
-    Some(PaceOutcome { what, found, bound: Bound::AtMost(most) })
+    Some(PaceOutcome { what: label, found, bound: Bound::AtMost(most) })
 }
 
 /// What is going to be tried.

@@ -117,31 +117,31 @@ fn soak(
     let is_over = AtomicBool::new(false);
     std::thread::scope(|threads| {
         let load = threads.spawn(|| {
-            let mut said = Ok(String::new());
+            let mut output = Ok(String::new());
             // A crash ends pgbench.
             while let Some(left) =
                 time.checked_sub(began.elapsed()).filter(|checked_sub| checked_sub.as_secs() > 0)
             {
                 let seconds = left.as_secs().to_string();
                 let options = ["-n", "-c", "8", "-j", "2", "-T", &seconds, "-f", &file, DATABASE];
-                said = cluster.run_client(guard, "pgbench", &options);
+                output = cluster.run_client(guard, "pgbench", &options);
                 if is_over.load(Ordering::Relaxed) {
                     break;
                 }
             }
             is_over.store(true, Ordering::Relaxed);
-            said
+            output
         });
         let churn = threads.spawn(|| churn(cluster, &is_over));
         let outcome = scans(arguments, cluster, &is_over, interrupt);
         is_over.store(true, Ordering::Relaxed);
-        let said = load.join().map_err(|_| anyhow::anyhow!("pgbench's thread ended"))?;
+        let message = load.join().map_err(|_| anyhow::anyhow!("pgbench's thread ended"))?;
         churn.join().map_err(|_| anyhow::anyhow!("the other thread ended"))??;
         let mut outcome = outcome?;
-        let said = said.context("run pgbench")?;
+        let output = message.context("run pgbench")?;
         let is_wanted =
             |line: &&str| line.starts_with("tps") || line.contains("actually processed");
-        outcome.pgbench = said.lines().filter(is_wanted).collect::<Vec<_>>().join("; ");
+        outcome.pgbench = output.lines().filter(is_wanted).collect::<Vec<_>>().join("; ");
         Ok(outcome)
     })
 }
@@ -168,7 +168,7 @@ fn churn(cluster: &Cluster, is_over: &AtomicBool) -> anyhow::Result<()> {
 /// Whether a session ended since another one's process was killed.
 fn is_crash(error: &Error) -> bool {
     match error {
-        Error::Server(said) => CRASHED.contains(&&*said.sqlstate),
+        Error::Server(output) => CRASHED.contains(&&*output.sqlstate),
         _ => true,
     }
 }

@@ -95,7 +95,7 @@ fn bench(arguments: &Arguments) -> anyhow::Result<bool> {
         for arm in order {
             site.interrupt.check()?;
             let load = slices.run(arm, time, arguments.rate)?;
-            say(&format!("{repetition} {}: {}", arm.key(), words(&load)));
+            say(&format!("{repetition} {}: {}", arm.key(), describe(&load)));
             recorder.write(&BenchLine::Run(BenchRun {
                 subject: subject.clone(),
                 repetition,
@@ -160,7 +160,7 @@ fn prepared(
     Ok(cluster)
 }
 
-fn words(load: &BenchLoad) -> String {
+fn describe(load: &BenchLoad) -> String {
     let milliseconds = |nanoseconds: u64| Duration::from_nanos(nanoseconds).as_secs_f64() * 1e3;
     let watch = load.watch_cpu_s.map_or_else(String::new, |seconds| {
         format!(", watching took {:.2} % of a core", seconds / load.seconds * 100.0)

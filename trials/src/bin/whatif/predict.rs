@@ -46,13 +46,13 @@ pub(crate) fn predict(
         full_page_writes: true,
         compression: ImageCompression::AsStored,
     };
-    let asked = targets.iter().map(|target| Settings {
+    let requested = targets.iter().map(|target| Settings {
         schedule: schedule(target),
         hints: target.hints,
         compression: compression(target),
         ..own
     });
-    let settings: Vec<Settings> = std::iter::once(own).chain(asked).collect();
+    let settings: Vec<Settings> = std::iter::once(own).chain(requested).collect();
     let question = Arc::new(Question {
         geometry: Geometry {
             segment_bytes: u64::from(header.segment_bytes),

@@ -33,7 +33,7 @@ const KINDS: [(Kind, &str); 7] = [
     (Kind::Compressed, "compressed"),
 ];
 
-fn words(kind: Kind) -> &'static str {
+fn describe(kind: Kind) -> &'static str {
     KINDS.iter().find(|(own, _)| *own == kind).map_or("", |(_, words)| words)
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn markdown(all: &[WhatIfTrialPrediction]) -> String {
             "| {} | {} | {} | {} | {} | {} | {} | {:+.2} %{missed} |",
             prediction.server,
             work::name(prediction.workload),
-            words(prediction.kind),
+            describe(prediction.kind),
             name(&prediction.source),
             name(&prediction.target),
             megabytes(prediction.predicted_bytes),

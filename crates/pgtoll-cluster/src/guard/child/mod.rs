@@ -236,7 +236,7 @@ impl GuardProcess {
     }
 
     fn handle(&mut self, request: Request) -> io::Result<()> {
-        let action = request.words();
+        let action = request.describe();
         let reply = match request {
             Request::Become { user } => change_to(&user).map(|()| Some(Reply::Done)),
             Request::AskVersions { programs } => {

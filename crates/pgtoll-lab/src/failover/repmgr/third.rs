@@ -138,14 +138,14 @@ impl Third {
 
 /// repmgr's errors and details, without its hints.
 fn reasons(output: &str) -> String {
-    let told: Vec<&str> = output
+    let message: Vec<&str> = output
         .lines()
         .filter_map(|line| {
             let words = ["ERROR: ", "DETAIL: "].into_iter().find_map(|item| line.split_once(item));
             words.map(|(_, words)| words.trim())
         })
         .collect();
-    if told.is_empty() { output.trim().to_owned() } else { told.join("; ") }
+    if message.is_empty() { output.trim().to_owned() } else { message.join("; ") }
 }
 
 #[cfg(test)]

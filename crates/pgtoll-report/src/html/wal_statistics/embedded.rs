@@ -24,7 +24,7 @@ pub(super) fn reduced(statistics: &WalStatisticsRecord) -> WalStatisticsRecord {
         kept.cycles.drain(CYCLES / 2..CYCLES / 2 + cycles);
     }
     let small = sum(relations.iter().map(|relation| &relation.amount));
-    for (without, what) in [
+    for (without, label) in [
         (relations.len(), format!("the smallest relations, with {} together", size(bytes(&small)))),
         (databases.len(), "the smallest databases".to_owned()),
         (cycles, "cycles in the middle".to_owned()),
@@ -33,7 +33,7 @@ pub(super) fn reduced(statistics: &WalStatisticsRecord) -> WalStatisticsRecord {
     ] {
         if without > 0 {
             let without = count(without as u64);
-            kept.notes.push(format!("left out of this page's data, {without} of them: {what}"));
+            kept.notes.push(format!("left out of this page's data, {without} of them: {label}"));
         }
     }
     if every > 1 {

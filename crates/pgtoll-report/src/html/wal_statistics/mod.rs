@@ -25,7 +25,7 @@ pub(crate) fn wal_statistics_html(statistics: &WalStatisticsRecord) -> String {
         ("kinds", "Kinds of records", tables::kinds(statistics)),
         ("images", "Full-page images by cause", tables::images(statistics)),
         ("notes", "What was read", what_was_read(statistics)),
-        ("again", "Again", again(statistics, &kept)),
+        ("again", "Again", again_section(statistics, &kept)),
     ];
     let main = html! {
         section id="answer" aria-labelledby="answer-heading" {
@@ -62,7 +62,7 @@ fn what_was_read(statistics: &WalStatisticsRecord) -> Markup {
     }
 }
 
-fn again(statistics: &WalStatisticsRecord, kept: &WalStatisticsRecord) -> Markup {
+fn again_section(statistics: &WalStatisticsRecord, kept: &WalStatisticsRecord) -> Markup {
     let json = serde_json::to_string(kept).unwrap_or_default();
     html! {
         p { "The command that counts it again, as long as the WAL is there:" }

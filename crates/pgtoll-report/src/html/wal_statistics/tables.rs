@@ -12,7 +12,7 @@ use crate::wal_numbers::{
     bytes, count, counted, lasted, moment, of_cause, percent, seconds, share, size, sum,
     sum_of_images,
 };
-use crate::wal_short::{database, qualified, what};
+use crate::wal_short::{database, describe_relation, qualified};
 
 /// So many cycles are shown; of more, the first and the last.
 const CYCLES: usize = 60;
@@ -234,11 +234,11 @@ const BAR: f64 = 120.0;
 /// Its name on one line, what it is on the next.
 fn name_of(statistics: &WalStatisticsRecord, relation: &WalOfRelation) -> Markup {
     let name = qualified(relation);
-    let what = what(statistics, relation);
+    let label = describe_relation(statistics, relation);
     html! {
         // A long name is broken between its parts rather than anywhere.
         @for part in name.split_inclusive(['.', '_']) { (part) wbr; }
-        @if !what.is_empty() { br; span class="small quiet" { (what) } }
+        @if !label.is_empty() { br; span class="small quiet" { (label) } }
     }
 }
 

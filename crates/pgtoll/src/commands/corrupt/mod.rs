@@ -103,7 +103,7 @@ fn revert(
     site.take()?;
     let is_reverted = plan.revert()?;
     let record = record(CorruptOutcome::Undone, arguments, &plan, None, undo);
-    if !is_reverted && arguments.format.asked() != Some(Format::Json) {
+    if !is_reverted && arguments.format.chosen() != Some(Format::Json) {
         printer.data("nothing to undo: ");
     }
     output::finish_on_stdout(record, arguments.format, printer)

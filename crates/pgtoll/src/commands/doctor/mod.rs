@@ -22,7 +22,7 @@ pub(crate) fn run(arguments: &DoctorArguments, printer: &mut Printer) -> anyhow:
     let found = finder.installed()?;
     let server = match arguments.postgres.as_deref() {
         None => found.default_installation().cloned(),
-        asked => finder.find(asked)?,
+        requested => finder.find(requested)?,
     };
     let guard = GuardOptions::of_this_program(work_dir.clone(), user);
     // Whether servers could be made there at all: what cannot work is reported as by `measure`.

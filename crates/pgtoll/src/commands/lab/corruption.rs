@@ -93,7 +93,7 @@ fn introduction(plan: &CorruptionPlan) -> String {
     )
 }
 
-fn words(progress: CorruptionProgress<'_>) -> String {
+fn describe(progress: CorruptionProgress<'_>) -> String {
     match progress {
         CorruptionProgress::Spread(progress) if progress.checksums => {
             "damage with checksums".to_owned()

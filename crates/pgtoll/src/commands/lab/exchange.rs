@@ -36,8 +36,8 @@ pub(crate) fn run(
         &again::provenance_with(Resolved { options: &seed, ..Resolved::default() }),
         &mut |case, all| {
             done += 1;
-            printer.progress(&words(case), done, all as u64);
-            printer.milestone(&words(case));
+            printer.progress(&describe(case), done, all as u64);
+            printer.milestone(&describe(case));
         },
     );
     ground.interrupt.check()?;
@@ -85,6 +85,6 @@ fn introduction(plan: &ExchangePlan) -> String {
 /// Copying, starting and removing the servers of a case.
 const OVERHEAD: Duration = Duration::from_secs(6);
 
-fn words(case: &ExchangeCase) -> String {
+fn describe(case: &ExchangeCase) -> String {
     format!("{} behind {} ms", case.commit.name(), case.delay_ms)
 }

@@ -182,7 +182,7 @@ fn verified(data: &Path) -> Result<(u64, u64), String> {
     Ok((found.pages.blocks, total.failures + total.suspicions))
 }
 
-fn words(run: &FailoverRun) -> String {
+fn describe(run: &FailoverRun) -> String {
     let seconds = |outage: Option<f64>| {
         outage.map_or_else(|| "?".to_owned(), |outage| format!("{outage:.2} s"))
     };

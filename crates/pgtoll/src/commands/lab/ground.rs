@@ -29,10 +29,10 @@ impl LabGround {
     /// The server that was asked for, or the one there is.
     pub(super) fn installation(
         &self,
-        asked: Option<&str>,
+        requested: Option<&str>,
         printer: &mut Printer,
     ) -> anyhow::Result<Installation> {
-        measure::installation(asked, &self.interrupt, printer)
+        measure::installation(requested, &self.interrupt, printer)
     }
 
     pub(super) fn tell_leftovers(&self, printer: &Printer) {

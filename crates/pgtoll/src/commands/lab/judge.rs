@@ -53,7 +53,7 @@ fn judged(
             schema.comment,
             schema.removal()
         )),
-        JudgeProgress::Event(what) => printer.stage(what),
+        JudgeProgress::Event(label) => printer.stage(label),
         JudgeProgress::Load { elapsed, acknowledged, failed, silent } => {
             let all = plan.duration.as_secs();
             let mut words = format!("{acknowledged} acknowledged, {failed} failed or unknown");
@@ -111,7 +111,7 @@ fn fault(arguments: &LabJudgeArguments) -> anyhow::Result<Option<JudgeFault>> {
 
 /// Nothing is written before the user has agreed to it.
 fn confirm(plan: &JudgePlan, yes: bool, printer: &mut Printer) -> anyhow::Result<()> {
-    let what = format!(
+    let label = format!(
         "lab judge writes to database {}: a schema of its own with up to {:.0} rows, {} transactions \
          a second for {}, and removes it at the end",
         plan.dsn.database(),
@@ -123,9 +123,9 @@ fn confirm(plan: &JudgePlan, yes: bool, printer: &mut Printer) -> anyhow::Result
         return Ok(());
     }
     if !stdin().is_terminal() {
-        return Err(Usage::error(what, "say --yes if you mean that database"));
+        return Err(Usage::error(label, "say --yes if you mean that database"));
     }
-    printer.warn(&format!("pgtoll: {what} ({})", plan.dsn));
+    printer.warn(&format!("pgtoll: {label} ({})", plan.dsn));
     printer.warn("Type yes to go on:");
     let mut answer = String::new();
     stdin().read_line(&mut answer).context("read the answer")?;

@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &LabWatchArguments, printer: &mut Printer) -> anyho
     if arguments.json {
         printer.data(&pgtoll_report::record_json(&record));
     } else {
-        printer.data(&words(&record));
+        printer.data(&describe(&record));
     }
     Ok(record.conclusion().status)
 }
@@ -100,7 +100,7 @@ fn condition_words(condition: &PageCondition) -> String {
 }
 
 /// The result: a line for each page, then what can be done.
-fn words(record: &WatchRecord) -> String {
+fn describe(record: &WatchRecord) -> String {
     let mut lines = Vec::new();
     let failures = record.failures;
     if failures == 0 && record.pages.is_empty() {

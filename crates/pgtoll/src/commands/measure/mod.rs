@@ -42,43 +42,43 @@ pub(crate) fn run(arguments: &MeasureArguments, printer: &mut Printer) -> anyhow
     interrupt.catch_signals().context("catch signals")?;
     let like = arguments.like.as_ref().map(|dsn| Like::new(dsn, arguments, &interrupt, printer));
     let like = like.transpose()?;
-    let asked = asked(arguments, like.as_ref(), printer)?;
+    let requested = planned_experiments(arguments, like.as_ref(), printer)?;
     if arguments.check {
-        return print(plans::checked(&asked), format, printer);
+        return print(plans::checked(&requested), format, printer);
     }
     let work_dir = absolute(&arguments.work_dir)?;
     let user = ServerUser::choose()?;
-    for warning in asked.iter().flat_map(|item| &item.warnings) {
+    for warning in requested.iter().flat_map(|item| &item.warnings) {
         printer.warn(&format!("pgtoll: warning: {warning}"));
     }
     if arguments.dry_run {
         let finder = Finder::of_this_program(&interrupt);
         let found = find(&finder, arguments.postgres.as_deref(), printer)?;
         if let Some(found) = &found {
-            warn_of_skipped(&asked, found, printer);
+            warn_of_skipped(&requested, found, printer);
         }
         let server = found.as_ref().map_or_else(to_be_fetched, |found| Ok(server(found)))?;
-        print(plans::plan(&asked, &server, &user, &work_dir), format, printer)?;
-        check_output(&asked, arguments)?;
-        return check_disk_space(&asked, &work_dir, printer);
+        print(plans::plan(&requested, &server, &user, &work_dir), format, printer)?;
+        check_output(&requested, arguments)?;
+        return check_disk_space(&requested, &work_dir, printer);
     }
     let installation = installation(arguments.postgres.as_deref(), &interrupt, printer)?;
-    let plan = plans::plan(&asked, &server(&installation), &user, &work_dir);
+    let plan = plans::plan(&requested, &server(&installation), &user, &work_dir);
     let introduction = plan.text(&TableOptions::default());
     printer.say(introduction.trim_end());
     tell_leftovers(&work_dir, &user, printer);
     let guard =
         GuardOptions { keep: arguments.keep, ..GuardOptions::of_this_program(work_dir, user) };
     let workplace = Workplace { arguments, installation, guard, interrupt, format };
-    match asked.as_slice() {
+    match requested.as_slice() {
         [one] if !arguments.all => workplace.measure(one, printer),
         several => several::run(several, &workplace, printer),
     }
 }
 
 /// Names the experiments that this server's version skips.
-fn warn_of_skipped(asked: &[PlannedExperiment], found: &Installation, printer: &mut Printer) {
-    for PlannedExperiment { name, plan, .. } in asked {
+fn warn_of_skipped(requested: &[PlannedExperiment], found: &Installation, printer: &mut Printer) {
+    for PlannedExperiment { name, plan, .. } in requested {
         if let Some(reason) = reason_to_skip(&plan.experiment, &found.version) {
             printer.warn(&format!("pgtoll: warning: {name} will be skipped: {reason}"));
         }
@@ -122,27 +122,31 @@ struct Workplace<'a> {
 
 impl Workplace<'_> {
     /// Runs one experiment and shows its table.
-    fn measure(&self, asked: &PlannedExperiment, printer: &mut Printer) -> anyhow::Result<Status> {
-        self.check_version(asked)?;
-        asked.plan.check_room(&self.guard.base)?;
-        let default = || results_directory(&asked.plan.experiment.name);
+    fn measure(
+        &self,
+        requested: &PlannedExperiment,
+        printer: &mut Printer,
+    ) -> anyhow::Result<Status> {
+        self.check_version(requested)?;
+        requested.plan.check_room(&self.guard.base)?;
+        let default = || results_directory(&requested.plan.experiment.name);
         let output = self.arguments.output.clone().unwrap_or_else(default);
         make_output(&output)?;
-        let outcome = self.record(asked, &output, printer)?;
+        let outcome = self.record(requested, &output, printer)?;
         let result = finish(outcome, &output, self.format, printer)?;
-        Ok(thresholds::judge(&asked.thresholds, &result, None, printer))
+        Ok(thresholds::judge(&requested.thresholds, &result, None, printer))
     }
 
     /// An error when the server's version skips the experiment.
-    fn check_version(&self, asked: &PlannedExperiment) -> Result<(), BenchError> {
-        let reason = reason_to_skip(&asked.plan.experiment, &self.installation.version);
+    fn check_version(&self, requested: &PlannedExperiment) -> Result<(), BenchError> {
+        let reason = reason_to_skip(&requested.plan.experiment, &self.installation.version);
         reason.map_or(Ok(()), |reason| Err(BenchError::Skipped { reason }))
     }
 
     /// Writes the record into `output`, which exists; the inner result is how the run ended.
     fn record(
         &self,
-        asked: &PlannedExperiment,
+        requested: &PlannedExperiment,
         output: &Path,
         printer: &mut Printer,
     ) -> anyhow::Result<Result<(), BenchError>> {
@@ -151,17 +155,17 @@ impl Workplace<'_> {
             guard: &self.guard,
             interrupt: &self.interrupt,
             output,
-            name: asked.run_name.clone(),
+            name: requested.run_name.clone(),
             calibration: calibration::twins(&pgtoll_measure::host(&self.guard.base)?).calibration(),
             pgtoll: env!("CARGO_PKG_VERSION"),
-            command: command(asked, self.arguments),
+            command: command(requested, self.arguments),
         };
-        Ok(record(&asked.plan, &site, printer))
+        Ok(record(&requested.plan, &site, printer))
     }
 }
 
 /// Every experiment that was asked for, planned: a mistake in one is told before any of them runs.
-fn asked(
+fn planned_experiments(
     arguments: &MeasureArguments,
     like: Option<&Like>,
     printer: &Printer,
@@ -199,15 +203,15 @@ fn asked(
     let thresholds = thresholds::of_plans(&arguments.fail_if, plans.iter().map(|(_, plan)| plan))?;
     let host = pgtoll_measure::host(&absolute(&arguments.work_dir)?);
     let twins = host.map(|host| calibration::twins(&host)).unwrap_or_default();
-    let asked = plans.into_iter().zip(thresholds);
-    let asked = asked.map(|((name, plan), thresholds)| PlannedExperiment {
+    let wanted = plans.into_iter().zip(thresholds);
+    let requested = wanted.map(|((name, plan), thresholds)| PlannedExperiment {
         name: name.to_owned(),
         warnings: warnings(&plan, arguments, &twins),
         plan,
         thresholds,
         run_name: arguments.name.clone(),
     });
-    Ok(asked.collect())
+    Ok(requested.collect())
 }
 
 fn warnings(plan: &Plan, arguments: &MeasureArguments, twins: &Twins) -> Vec<String> {
@@ -218,16 +222,16 @@ fn warnings(plan: &Plan, arguments: &MeasureArguments, twins: &Twins) -> Vec<Str
 
 /// Whether the disk and the memory are large enough for each of them.
 fn check_disk_space(
-    asked: &[PlannedExperiment],
+    requested: &[PlannedExperiment],
     work_dir: &Path,
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
-    if let [one] = asked {
+    if let [one] = requested {
         one.plan.check_room(work_dir)?;
         return Ok(Status::Done);
     }
     let mut status = Status::Done;
-    for experiment in asked {
+    for experiment in requested {
         if let Err(error) = experiment.plan.check_room(work_dir) {
             printer.error(&anyhow::Error::new(error).context(experiment.name.clone()));
             status = Status::CouldNotTell;
@@ -254,12 +258,12 @@ pub(crate) fn record(
 
 /// The server that was asked for, or the one there is; fetched when there is none.
 pub(crate) fn installation(
-    asked: Option<&str>,
+    requested: Option<&str>,
     interrupt: &Interrupt,
     printer: &mut Printer,
 ) -> anyhow::Result<Installation> {
     let finder = Finder::of_this_program(interrupt);
-    if let Some(found) = find(&finder, asked, printer)? {
+    if let Some(found) = find(&finder, requested, printer)? {
         return Ok(found);
     }
     printer.stage(&to_be_fetched()?);
@@ -270,11 +274,11 @@ pub(crate) fn installation(
 /// used are named.
 fn find(
     finder: &Finder,
-    asked: Option<&str>,
+    requested: Option<&str>,
     printer: &Printer,
 ) -> anyhow::Result<Option<Installation>> {
-    if asked.is_some() {
-        return Ok(finder.find(asked)?);
+    if requested.is_some() {
+        return Ok(finder.find(requested)?);
     }
     let found = finder.installed()?;
     if found.default_installation().is_none() {
@@ -431,7 +435,10 @@ pub(crate) fn make_output(output: &Path) -> anyhow::Result<()> {
 }
 
 /// Refuses what a run would refuse, and makes nothing.
-fn check_output(asked: &[PlannedExperiment], arguments: &MeasureArguments) -> anyhow::Result<()> {
+fn check_output(
+    requested: &[PlannedExperiment],
+    arguments: &MeasureArguments,
+) -> anyhow::Result<()> {
     let Some(output) = &arguments.output else { return Ok(()) };
     // The part of the path that is there is a directory.
     if let Some(there) = output.ancestors().find(|path| path.symlink_metadata().is_ok())
@@ -440,20 +447,20 @@ fn check_output(asked: &[PlannedExperiment], arguments: &MeasureArguments) -> an
         let source = std::io::ErrorKind::NotADirectory.into();
         return Err(BenchError::Record { path: output.clone(), source }.into());
     }
-    if let ([_], false) = (asked, arguments.all) {
+    if let ([_], false) = (requested, arguments.all) {
         return refuse_if_there(output, RECORD_FILE, "a record");
     }
     refuse_if_there(output, OVERVIEW_FILE, "an overview")?;
-    asked.iter().try_for_each(|experiment| {
+    requested.iter().try_for_each(|experiment| {
         refuse_if_there(&output.join(&experiment.plan.experiment.name), RECORD_FILE, "a record")
     })
 }
 
 /// No record is overwritten.
-fn refuse_if_there(output: &Path, file: &str, what: &str) -> anyhow::Result<()> {
+fn refuse_if_there(output: &Path, file: &str, label: &str) -> anyhow::Result<()> {
     if output.join(file).exists() {
         return Err(Usage::error(
-            format!("{} holds {what} already", output.display()),
+            format!("{} holds {label} already", output.display()),
             "name another directory with --output",
         ));
     }

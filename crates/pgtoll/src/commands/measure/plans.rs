@@ -28,9 +28,9 @@ pub(super) fn list(arguments: &MeasureArguments) -> anyhow::Result<ExperimentLis
 }
 
 /// What `--check` says of experiments in which nothing is wrong.
-pub(super) fn checked(asked: &[PlannedExperiment]) -> PlanRecord {
-    let mut record = record(asked);
-    for (item, run) in asked.iter().zip(&mut record.experiments) {
+pub(super) fn checked(requested: &[PlannedExperiment]) -> PlanRecord {
+    let mut record = record(requested);
+    for (item, run) in requested.iter().zip(&mut record.experiments) {
         let arms = item.plan.experiment.arms.len();
         let workloads = item.plan.experiment.workloads.len();
         let plural = if workloads == 1 { "" } else { "s" };
@@ -43,7 +43,7 @@ pub(super) fn checked(asked: &[PlannedExperiment]) -> PlanRecord {
 
 /// What would run, and where.
 pub(super) fn plan(
-    asked: &[PlannedExperiment],
+    requested: &[PlannedExperiment],
     server: &str,
     user: &ServerUser,
     work_dir: &Path,
@@ -53,15 +53,15 @@ pub(super) fn plan(
         work_dir: Some(work_dir.display().to_string()),
         user: Some(user.name.clone()),
         instead_of_root: user.changed,
-        ..record(asked)
+        ..record(requested)
     }
 }
 
-fn record(asked: &[PlannedExperiment]) -> PlanRecord {
-    let runs = asked.iter().map(|experiment| {
+fn record(requested: &[PlannedExperiment]) -> PlanRecord {
+    let runs = requested.iter().map(|experiment| {
         planned_run(&experiment.plan, experiment.run_name.as_deref(), experiment.warnings.clone())
     });
-    let time: Duration = asked.iter().map(|experiment| experiment.plan.duration()).sum();
+    let time: Duration = requested.iter().map(|experiment| experiment.plan.duration()).sum();
     PlanRecord {
         schema: PLAN_SCHEMA.to_owned(),
         pgtoll: env!("CARGO_PKG_VERSION").to_owned(),
@@ -71,6 +71,10 @@ fn record(asked: &[PlannedExperiment]) -> PlanRecord {
         instead_of_root: false,
         experiments: runs.collect(),
         seconds: time.as_secs(),
-        disk_bytes: asked.iter().map(|experiment| experiment.plan.disk_bytes()).max().unwrap_or(0),
+        disk_bytes: requested
+            .iter()
+            .map(|experiment| experiment.plan.disk_bytes())
+            .max()
+            .unwrap_or(0),
     }
 }

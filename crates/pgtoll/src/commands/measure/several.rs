@@ -23,7 +23,7 @@ const INDEX_FILE: &str = "index.html";
 
 /// Runs them one after the other. One that fails is told, and the others go on; a signal ends all.
 pub(super) fn run(
-    asked: &[PlannedExperiment],
+    requested: &[PlannedExperiment],
     workplace: &Workplace<'_>,
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
@@ -38,12 +38,12 @@ pub(super) fn run(
         host: pgtoll_measure::host(&workplace.guard.base)?,
         version: workplace.installation.version.clone(),
         headline: None,
-        experiments: asked.iter().map(not_begun).collect(),
+        experiments: requested.iter().map(not_begun).collect(),
     };
     let mut statuses = Vec::new();
-    for (index, item) in asked.iter().enumerate() {
+    for (index, item) in requested.iter().enumerate() {
         let entry = &mut overview.experiments[index];
-        printer.say(&format!("experiment {} of {}: {}", index + 1, asked.len(), entry.name));
+        printer.say(&format!("experiment {} of {}: {}", index + 1, requested.len(), entry.name));
         statuses.push(one(item, workplace, &output.join(&entry.name), entry, printer)?);
         overview.headline = overview_headline(&overview.experiments);
         // Whatever ends this program, what there is can be read.
@@ -59,21 +59,22 @@ pub(super) fn run(
 
 /// Runs one of them, and notes in its entry what came out.
 fn one(
-    asked: &PlannedExperiment,
+    requested: &PlannedExperiment,
     workplace: &Workplace<'_>,
     directory: &Path,
     entry: &mut OverviewExperiment,
     printer: &mut Printer,
 ) -> anyhow::Result<Status> {
     let room = workplace
-        .check_version(asked)
-        .and_then(|()| asked.plan.check_room(&workplace.guard.base))
+        .check_version(requested)
+        .and_then(|()| requested.plan.check_room(&workplace.guard.base))
         .map_err(anyhow::Error::new);
     let ready = room.and_then(|()| make_result(directory));
     // Another run's record is none of this one's.
     let is_ready = ready.is_ok();
-    let outcome = ready
-        .and_then(|()| workplace.record(asked, directory, printer)?.map_err(anyhow::Error::new));
+    let outcome = ready.and_then(|()| {
+        workplace.record(requested, directory, printer)?.map_err(anyhow::Error::new)
+    });
     (entry.status, entry.reason) = ended(outcome.as_ref().err());
     entry.skipped = skipped(outcome.as_ref().err()).is_some();
     let has_record = is_ready && directory.join(RECORD_FILE).exists();
@@ -84,12 +85,12 @@ fn one(
     match (outcome, result) {
         (Ok(()), Some(result)) => {
             calibration::remember(&result);
-            Ok(thresholds::judge(&asked.thresholds, &result, Some(&entry.name), printer))
+            Ok(thresholds::judge(&requested.thresholds, &result, Some(&entry.name), printer))
         }
         (Err(error), _) if entry.skipped => {
             printer.warn(&format!("pgtoll: {}: {error}", entry.name));
             // A threshold of what was not measured is not kept.
-            let is_judged = !asked.thresholds.is_empty();
+            let is_judged = !requested.thresholds.is_empty();
             Ok(if is_judged { Status::CouldNotTell } else { Status::Done })
         }
         (Err(error), _) if entry.status == EndStatus::Failed => {

@@ -175,7 +175,7 @@ fn introduction(plan: &ComparisonPlan, sources: &[ComparedSource]) -> String {
     )
 }
 
-fn words(progress: ComparisonProgress<'_>) -> String {
+fn describe(progress: ComparisonProgress<'_>) -> String {
     match progress.round {
         0 => format!("prepare {}", progress.arm),
         round => format!("round {round}: {}", progress.arm),

@@ -98,13 +98,13 @@ fn patience(arguments: &VerifyArguments) -> Patience {
 
 /// Refuses options that need files which do not change meanwhile.
 fn refuse_when_running(arguments: &VerifyArguments) -> anyhow::Result<()> {
-    let asked = [
+    let requested = [
         ("--mmap", arguments.mmap),
         ("--direct", arguments.direct),
         ("--resume", arguments.resume.is_some()),
         ("--manifest-checksums", arguments.manifest_checksums),
     ];
-    match asked.into_iter().find(|(_, is_asked)| *is_asked) {
+    match requested.into_iter().find(|(_, is_asked)| *is_asked) {
         None => Ok(()),
         Some((option, _)) => Err(Usage::error(
             format!("{option} is for stopped servers, and one runs here"),

@@ -122,6 +122,6 @@ fn show(step: DrillStep<'_>, printer: &mut Printer) {
             printer.stage(name);
             pause_if_told(&format!("drill-{}", name.split(' ').next().unwrap_or_default()));
         }
-        DrillStep::Bytes { what, done, all } => printer.progress(what, done, all),
+        DrillStep::Bytes { what: label, done, all } => printer.progress(label, done, all),
     }
 }

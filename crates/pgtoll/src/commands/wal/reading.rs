@@ -48,7 +48,7 @@ pub(super) fn files<T>(
         let range = locate_range(&files, &WalRange { from: arguments.from, to: arguments.to })?;
         let all = files.len() as u64;
         let (summary, end) = scan(&files, &range, &mut |done| {
-            printer.progress(&what(&files, done), done as u64, all);
+            printer.progress(&progress_label(&files, done), done as u64, all);
             go_on(interrupt)
         })?;
         Ok(FilesRead { summary, end, notes })
@@ -140,7 +140,7 @@ pub(super) fn tell_end(gaps: &[Gap], end: &End, printer: &Printer) {
 /// Gaps that have a line each.
 const GAPS: usize = 10;
 
-fn what(files: &[SegmentFile], done: usize) -> String {
+fn progress_label(files: &[SegmentFile], done: usize) -> String {
     let name = files.get(done.saturating_sub(1)).and_then(|file| file.path.file_name());
     name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
@@ -159,8 +159,9 @@ pub(super) fn above(path: &Path) -> Option<PathBuf> {
 }
 
 /// Segments that are read in parallel: the number given, else one for each core.
-pub(super) fn threads(asked: Option<u16>) -> usize {
-    asked.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from)
+pub(super) fn threads(requested: Option<u16>) -> usize {
+    requested
+        .map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from)
 }
 
 /// The WAL's names: paths, or the server.

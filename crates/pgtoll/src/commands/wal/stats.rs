@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &WalStatsArguments, printer: &mut Printer) -> anyho
     interrupt.catch_signals().context("catch signals")?;
     let waits = ServerWaits::until(&interrupt)?;
     let dsn = arguments.dsn.as_ref().map(|dsn| waits.limit_waits(dsn));
-    let asked = asked(arguments, dsn.as_ref())?;
+    let requested = request_from(arguments, dsn.as_ref())?;
     let FilesRead { summary, end, notes } = match (&dsn, arguments.paths.is_empty()) {
         (Some(dsn), true) => streamed(dsn, arguments, &interrupt, printer)?,
         _ => read(arguments, &interrupt, printer)?,
@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &WalStatsArguments, printer: &mut Printer) -> anyho
         }
         _ => dsn,
     };
-    let mut called = called(arguments, dsn.as_ref(), asked, &summary);
+    let mut called = called(arguments, dsn.as_ref(), requested, &summary);
     called.notes.extend(notes);
     let provenance = again::provenance();
     let source_names = source_names(&arguments.paths, arguments.dsn.as_ref());
@@ -71,7 +71,7 @@ fn streamed(
 
 /// Names that are asked for apart from the WAL, and of which cluster they are. They are had before
 /// the WAL is read, so that what is wrong with them is told at once.
-fn asked(
+fn request_from(
     arguments: &WalStatsArguments,
     dsn: Option<&Dsn>,
 ) -> anyhow::Result<Option<(u64, RelationNames)>> {
@@ -88,10 +88,10 @@ fn asked(
 fn called(
     arguments: &WalStatsArguments,
     dsn: Option<&Dsn>,
-    asked: Option<(u64, RelationNames)>,
+    requested: Option<(u64, RelationNames)>,
     summary: &WalSummary<Contents>,
 ) -> RelationNames {
-    match (asked, dsn) {
+    match (requested, dsn) {
         (Some((cluster, called)), _) if cluster == summary.system_identifier => called,
         (Some((_, called)), _) => {
             let by = called.by.unwrap_or_default();

@@ -107,12 +107,12 @@ fn what_cannot_be_compared_is_refused() {
     let check = |expected: &str, change: &dyn Fn(&mut Value)| {
         let ran = beside_a_changed_one(change);
         assert_eq!((ran.status, ran.stdout.as_str()), (Some(2), ""), "{ran:?}");
-        let said: Vec<&str> = ran.stderr.lines().collect();
+        let output: Vec<&str> = ran.stderr.lines().collect();
         assert!(
-            said[0].contains(" cannot be compared: ") && said[0].ends_with(expected),
+            output[0].contains(" cannot be compared: ") && output[0].ends_with(expected),
             "{ran:?}"
         );
-        assert!(said[1].starts_with("hint: show each by itself"), "{ran:?}");
+        assert!(output[1].starts_with("hint: show each by itself"), "{ran:?}");
     };
     check("one is of experiment \"small\", the other of \"large\"", &|item| {
         item["experiment"] = json!("large");
@@ -227,8 +227,8 @@ fn check_thresholds(thresholds: &[&str], status: i32, expected: &[&str]) {
         command.args(["--fail-if", threshold]);
     }
     let ran = run(&mut command);
-    let said: Vec<&str> = ran.stderr.lines().collect();
-    assert_eq!((ran.status, said.as_slice()), (Some(status), expected), "{thresholds:?}");
+    let output: Vec<&str> = ran.stderr.lines().collect();
+    assert_eq!((ran.status, output.as_slice()), (Some(status), expected), "{thresholds:?}");
 }
 
 #[test]
@@ -297,9 +297,9 @@ fn a_workload_that_was_left_out_is_passed_over_unless_it_is_named() {
 #[test]
 fn thresholds_that_cannot_be_decided_are_told_at_once() {
     let check = |threshold: &str, expected: &str| {
-        let said = format!("pgtoll: --fail-if: \"{threshold}\" {expected}");
-        let said: Vec<&str> = said.lines().collect();
-        check_thresholds(&[threshold], 2, &said);
+        let message = format!("pgtoll: --fail-if: \"{threshold}\" {expected}");
+        let output: Vec<&str> = message.lines().collect();
+        check_thresholds(&[threshold], 2, &output);
     };
     check(
         "cheksums.tps < 5%",
@@ -475,8 +475,8 @@ fn data_that_cannot_be_written_are_an_error() {
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
     let output = pgtoll().arg("report").arg(small()).stdout(full).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.starts_with("pgtoll: write to standard output: No space left"), "{said}");
+    let output = String::from_utf8(output.stderr).unwrap();
+    assert!(output.starts_with("pgtoll: write to standard output: No space left"), "{output}");
 }
 
 #[test]

@@ -100,8 +100,8 @@ impl Dump {
     pub(super) fn end(&self) -> Option<Lsn> {
         let (_, message) = self.error.split_once("error in WAL record at ")?;
         let (_, message) = message.split_once(": ")?;
-        let told = ["invalid record length at ", "record with incorrect prev-link "];
-        if !told.iter().any(|words| message.starts_with(words)) {
+        let report = ["invalid record length at ", "record with incorrect prev-link "];
+        if !report.iter().any(|words| message.starts_with(words)) {
             return None;
         }
         let (_, place) = message.split_once(" at ")?;

@@ -54,14 +54,14 @@ pub(crate) fn run(arguments: &WalWhatIfArguments, printer: &mut Printer) -> anyh
         &arguments.output,
         RecordKind::for_record::<WalWhatIfRecord>().formats(),
     )?;
-    let asked = asked(arguments)?;
+    let wanted = request_from(arguments)?;
     let interrupt = Interrupt::new();
     interrupt.catch_signals().context("catch signals")?;
     let waits = ServerWaits::until(&interrupt)?;
     let dsn = arguments.dsn.as_ref().map(|dsn| waits.limit_waits(dsn));
     let today = Today::find(&arguments.today, dsn.as_ref(), &arguments.paths)?;
-    let inquiry = Inquiry { arguments, asked, today };
-    let (asked, FilesRead { summary, end, notes }) = match (&dsn, arguments.paths.is_empty()) {
+    let inquiry = Inquiry { arguments, asked: wanted, today };
+    let (requested, FilesRead { summary, end, notes }) = match (&dsn, arguments.paths.is_empty()) {
         (Some(dsn), true) => streamed(dsn, &inquiry, &interrupt, printer)?,
         _ => read(&inquiry, &interrupt, printer)?,
     };
@@ -71,21 +71,21 @@ pub(crate) fn run(arguments: &WalWhatIfArguments, printer: &mut Printer) -> anyh
     }
     let source = WhatIfSource {
         names: source_names(&arguments.paths, arguments.dsn.as_ref()),
-        settings: asked.settings,
-        guessed: asked.guessed,
-        settings_by: asked.settings_by,
+        settings: requested.settings,
+        guessed: requested.guessed,
+        settings_by: requested.settings_by,
         notes: inquiry.today.notes.into_iter().chain(notes).collect(),
     };
-    let compressing = &asked.question.compressing;
+    let compressing = &requested.question.compressing;
     let record =
-        whatif_record(again::provenance(), source, &asked.grid, compressing, &summary, &end);
+        whatif_record(again::provenance(), source, &requested.grid, compressing, &summary, &end);
     let table = TableOptions::default();
     tell_end(&summary.gaps, &end, printer);
     output::finish(record, format, &table, arguments.output.output.as_ref(), printer)
 }
 
 /// The values of the options, unless their combinations are too many.
-fn asked(arguments: &WalWhatIfArguments) -> anyhow::Result<AskedSettings> {
+fn request_from(arguments: &WalWhatIfArguments) -> anyhow::Result<AskedSettings> {
     let switches = |switches: &[OnOff]| switches.iter().map(|switch| switch.is_on()).collect();
     let values = AskedValues {
         max_wal_size: arguments.max_wal_size.clone(),
@@ -118,13 +118,13 @@ fn read(
         } else {
             survey(files, range, threads, interrupt)?
         };
-        let asked = last.insert(inquiry.answer(&survey, geometry, facts));
-        let new = || WhatIfCollector::new(asked.question.clone());
+        let requested = last.insert(inquiry.answer(&survey, geometry, facts));
+        let new = || WhatIfCollector::new(requested.question.clone());
         let (summary, end) = scan_range_with(files, range, threads, new, watch)?;
         Ok((summary.map(WhatIfCollector::finish), end))
     })?;
-    let asked = last.context("nothing was read")?;
-    Ok((asked, read))
+    let requested = last.context("nothing was read")?;
+    Ok((requested, read))
 }
 
 /// Looks at the first checkpoints of the WAL.
@@ -189,12 +189,12 @@ fn streamed(
     let row = connection.query_one("SELECT current_setting('wal_block_size') AS bytes")?;
     let geometry = Geometry { segment_bytes, page_bytes: row.parse("bytes")? };
     connection.close();
-    let asked = inquiry.answer(&CheckpointSurvey::default(), geometry, &version.facts()?.wal);
+    let requested = inquiry.answer(&CheckpointSurvey::default(), geometry, &version.facts()?.wal);
     let time = inquiry.arguments.r#for.map(|span| span.0);
     let mut watch = stream_watch(time, interrupt, printer);
-    let question = asked.question.clone();
+    let question = requested.question.clone();
     let new = move || WhatIfCollector::new(question.clone());
     let (summary, end) = stream_with(dsn, time, new, &mut watch)?;
     let summary = summary.map(WhatIfCollector::finish);
-    Ok((asked, FilesRead { summary, end, notes: Vec::new() }))
+    Ok((requested, FilesRead { summary, end, notes: Vec::new() }))
 }
