@@ -172,9 +172,10 @@ impl Counts {
     /// Adds a closing line of libtest: `test result: ok. 5 passed; 0 failed; 0 ignored; …`.
     fn add(&mut self, line: &str) {
         let Some(result) = line.strip_prefix("test result: ") else { return };
-        let words: Vec<&str> = result.split([' ', ';']).filter(|word| !word.is_empty()).collect();
+        let arguments: Vec<&str> =
+            result.split([' ', ';']).filter(|word| !word.is_empty()).collect();
         let pick = |name: &str| -> u32 {
-            let pair = words.windows(2).find(|pair| pair[1] == name);
+            let pair = arguments.windows(2).find(|pair| pair[1] == name);
             pair.and_then(|pair| pair[0].parse().ok()).unwrap_or(0)
         };
         self.passed += pick("passed");

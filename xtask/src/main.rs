@@ -185,9 +185,9 @@ fn shown(command: &Command) -> String {
     let set = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
     let set =
         set.map(|(name, value)| format!("{}={}", name.to_string_lossy(), value.to_string_lossy()));
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
-    let words = words.map(|word| word.to_string_lossy().into_owned());
-    set.chain(words).collect::<Vec<_>>().join(" ")
+    let sentence = std::iter::once(command.get_program()).chain(command.get_args());
+    let text = sentence.map(|word| word.to_string_lossy().into_owned());
+    set.chain(text).collect::<Vec<_>>().join(" ")
 }
 
 /// Runs a command and fails when it fails.

@@ -19,8 +19,8 @@ const BUILDS_KB: u64 = 8 << 20;
 pub(crate) fn in_memory() -> bool {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let is_usable = read("/proc/mounts").lines().any(|line| {
-        let words: Vec<&str> = line.split(' ').collect();
-        matches!(words[..], [_, MEMORY, "tmpfs", options, ..] if !options.split(',').any(|part| part == "noexec"))
+        let arguments: Vec<&str> = line.split(' ').collect();
+        matches!(arguments[..], [_, MEMORY, "tmpfs", options, ..] if !options.split(',').any(|part| part == "noexec"))
     });
     let memory = read("/proc/meminfo");
     let available = memory.lines().find_map(|line| {

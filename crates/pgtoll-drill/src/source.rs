@@ -303,7 +303,7 @@ fn survey(
     let limits = SurveyLimits { free_bytes, work_dir, interrupt: search.interrupt };
     let watch = &mut *search.watch;
     TarSurvey::read(files, limits, &mut |done, all| {
-        watch(DrillStep::Bytes { what: label, done, all })
+        watch(DrillStep::Bytes { what: label, done, all });
     })
 }
 

@@ -52,10 +52,10 @@ pub(crate) struct Resolved<'a> {
 
 /// The command that makes a record again, a shell's word each, without secrets.
 pub(crate) fn command(resolved: Resolved<'_>) -> Vec<String> {
-    words(GIVEN.get(), resolved)
+    command_words(GIVEN.get(), resolved)
 }
 
-fn describe(given: Option<&ArgMatches>, resolved: Resolved<'_>) -> Vec<String> {
+fn command_words(given: Option<&ArgMatches>, resolved: Resolved<'_>) -> Vec<String> {
     let mut words = vec!["pgtoll".to_owned()];
     let mut root = Arguments::command();
     root.build();
@@ -128,7 +128,7 @@ mod tests {
 
     fn again_command(line: &[&str], resolved: Resolved<'_>) -> String {
         let given = Arguments::command().try_get_matches_from(line).unwrap();
-        words(Some(&given), resolved).join(" ")
+        command_words(Some(&given), resolved).join(" ")
     }
 
     #[test]
@@ -148,7 +148,7 @@ mod tests {
             "--json",
             "--dsn=postgresql://ada:secret@/run",
         ];
-        let again = again(&line, Resolved::default());
+        let again = again_command(&line, Resolved::default());
         assert!(!again.contains("secret"), "{again}");
         assert!(again.starts_with("pgtoll repair '/srv/my data' --from-standby "), "{again}");
         assert!(again.contains("db2") && again.contains(" --wal /a --wal /b --dsn "), "{again}");
@@ -167,7 +167,7 @@ mod tests {
             "--max-wal-size=1GB,2GB",
         ];
         let expected = "pgtoll wal whatif /w --hints on,off --exact --max-wal-size 1GB,2GB";
-        assert_eq!(again(&line, Resolved::default()), expected);
+        assert_eq!(again_command(&line, Resolved::default()), expected);
     }
 
     #[test]
@@ -178,6 +178,6 @@ mod tests {
             positional: &["wal"],
             options: &[("--seed", "7".to_owned())],
         };
-        assert_eq!(again(&line, resolved), "pgtoll measure wal --name ab --seed 7");
+        assert_eq!(again_command(&line, resolved), "pgtoll measure wal --name ab --seed 7");
     }
 }

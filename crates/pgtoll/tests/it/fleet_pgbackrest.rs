@@ -10,7 +10,7 @@ use pgtoll_cluster::{Cluster, Guard, StopMode};
 use pgtoll_testing::ObjectServer;
 use serde_json::Value;
 
-use crate::fleet::{json, put_files, said};
+use crate::fleet::{json, put_files, run_fleet};
 use crate::support::{Scratch, server};
 use crate::verify::execute;
 
@@ -125,19 +125,19 @@ fn pgbackrests_backups_are_verified_where_they_lie() {
         let url = format!("s3://b/{name}");
         let labels = labels(repository);
         let [full, incremental] = &*labels else { panic!("{labels:?}") };
-        let sound = json(&said(&server, &["verify", &url, "--backup", full, "--json"], 0));
+        let sound = json(&run_fleet(&server, &["verify", &url, "--backup", full, "--json"], 0));
         let blocks = sound["read"]["blocks"].as_u64().unwrap();
         assert!(blocks > 2000, "{sound:#}");
         for id in ["latest", incremental] {
             let words = ["verify", &url, "--backup", id, "--json"];
-            check_damaged(&json(&said(&server, &words, 1)), blocks);
+            check_damaged(&json(&run_fleet(&server, &words, 1)), blocks);
         }
     }
     let plan = ["fleet", "plan", "s3://b", "--shards", "3", "-o", "s3://ops/"];
-    let planned = said(&server, &plan, 0).stdout;
+    let planned = run_fleet(&server, &plan, 0).stdout;
     assert!(planned.contains("8 of pgBackRest"), "{planned}");
-    said(&server, &["fleet", "run", "s3://ops/", "--all"], 0);
-    let merged = said(&server, &["fleet", "merge", "s3://ops/"], 1).stdout;
+    run_fleet(&server, &["fleet", "run", "s3://ops/", "--all"], 0);
+    let merged = run_fleet(&server, &["fleet", "merge", "s3://ops/"], 1).stdout;
     assert!(merged.starts_with("4 of 8 backups sound"), "{merged}");
     check_store_damage(&server, &repositories[0]);
 }
@@ -162,16 +162,16 @@ fn check_store_damage(server: &ObjectServer, (name, repository): &(String, PathB
     bytes[middle..middle + 64].fill(0xA5);
     server.put(&key, &bytes);
     let url = format!("s3://b/{name}");
-    let record = json(&said(server, &["verify", &url, "--backup", full, "--json"], 1));
+    let record = json(&run_fleet(server, &["verify", &url, "--backup", full, "--json"], 1));
     let files = record["files"].as_array().unwrap();
     assert!(!files.is_empty() && files.iter().all(|file| file["kind"] == "checksum"), "{record:#}");
     let notes = record["notes"].to_string();
     assert!(notes.contains("were damaged in the repository"), "{record:#}");
     // One that is not there, or is cut, is named before anything is read.
     server.put(&key, &whole[..middle]);
-    let cut = said(server, &["verify", &url, "--backup", full], 2);
+    let cut = run_fleet(server, &["verify", &url, "--backup", full], 2);
     assert!(cut.stderr.contains("bundle/1 is shorter than"), "{cut:?}");
     server.remove(&key);
-    let lost = said(server, &["verify", &url, "--backup", full], 2);
+    let lost = run_fleet(server, &["verify", &url, "--backup", full], 2);
     assert!(lost.stderr.contains("bundle/1 is not there"), "{lost:?}");
 }

@@ -1,4 +1,4 @@
-//! A store behind TLS, with a private CA: whose certificate is accepted, and what is said of the others.
+//! A store behind TLS, with a private CA: whose certificate is accepted, and what is run_fleet of the others.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use pgtoll_cluster::Guard;
 use pgtoll_testing::ObjectServer;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
-use crate::fleet::{Backups, command, json, said, tar};
+use crate::fleet::{Backups, command, json, run_fleet, tar};
 use crate::fleet_barman::{MotoServer, are_there};
 use crate::fleet_pgbackrest::{PROGRAM as PGBACKREST, Source, check_damaged};
 use crate::support::{Ran, Scratch, pgtoll, run};
@@ -100,12 +100,12 @@ fn a_store_behind_tls_is_read_if_its_certificate_is_of_a_trusted_root() {
     let ran = with_roots(&expired, own_roots, &["fleet", "run", &plan, "--all"]);
     assert_eq!(ran.status, Some(2), "{ran:?}");
     assert!(ran.stderr.contains("s3://b/sound: not verified: "), "{ran:?}");
-    let merged = said(&expired, &["fleet", "merge", &plan], 2).stdout;
+    let merged = run_fleet(&expired, &["fleet", "merge", &plan], 2).stdout;
     assert!(merged.starts_with("0 of 2 backups sound"), "{merged}");
     assert!(merged.contains("it has expired"), "{merged}");
     let ran = with_roots(&server, own_roots, &["fleet", "run", &plan, "--all"]);
     assert_eq!(ran.status, Some(0), "{ran:?}");
-    said(&server, &["fleet", "merge", &plan], 1);
+    run_fleet(&server, &["fleet", "merge", &plan], 1);
 }
 
 /// Options of pgBackRest for a repository in a store behind TLS, in a file that its user reads: secrets are

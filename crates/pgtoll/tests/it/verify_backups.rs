@@ -88,7 +88,7 @@ fn of_tars(path: &Path) -> (Verified, WalAtHand) {
 }
 
 /// The program's status, and what it says as JSON; as a table it fits a terminal.
-fn verify(path: &Path, arguments: &[&str], status: i32) -> Value {
+fn run_verify(path: &Path, arguments: &[&str], status: i32) -> Value {
     let ran = run(pgtoll().arg("verify").arg(path).arg("--json").args(arguments));
     assert_eq!(ran.status, Some(status), "{ran:?}");
     let table = run(pgtoll().arg("verify").arg(path).args(arguments));
@@ -152,7 +152,7 @@ fn check_tars(server: &Installation, guard: &mut Guard) {
     execute(&cluster, &["CREATE TABLE cut AS SELECT generate_series(1, 5000) i"]);
     let cut = cluster.data().join(path_of(&cluster, "cut"));
     let clean = backup(guard, &cluster, "clean", &["-Ft"]).unwrap();
-    let sound = verify(&clean, &[], 0);
+    let sound = run_verify(&clean, &[], 0);
     assert_eq!(
         (&sound["source"]["form"], &sound["source"]["backup"]),
         (&"tar".into(), &true.into())
@@ -206,7 +206,7 @@ fn check_packing(
     assert_eq!(wal, WalAtHand::Whole, "{packing}");
     assert_eq!(found.findings, expected.findings, "{packing}");
     assert_eq!(found.counts, expected.counts, "{packing}");
-    let message = verify(&place, &[], 1);
+    let message = run_verify(&place, &[], 1);
     let form = if packing == "none" { "tar".to_owned() } else { format!("tar, {packing}") };
     assert_eq!(message["source"]["form"], form);
     let name_of = |relation: &Value| relation["name"]["relation"].as_str().unwrap().to_owned();
@@ -214,7 +214,7 @@ fn check_packing(
         message["relations"].as_array().unwrap().iter().map(name_of).collect();
     let tables = DAMAGED.iter().map(|(table, _)| *table).chain(["cut"]);
     assert_eq!(names, tables.map(str::to_owned).collect());
-    let only = verify(&place, &["--only", "public.bit"], 1);
+    let only = run_verify(&place, &["--only", "public.bit"], 1);
     assert_eq!(only["failures"], 1);
 }
 
@@ -243,14 +243,14 @@ fn pack(place: &Path, ending: &str) {
 
 /// A tar by itself; and a tablespace's, which has no control file.
 fn check_parts(clean: &Path) {
-    let base = verify(&clean.join("base.tar"), &[], 0);
+    let base = run_verify(&clean.join("base.tar"), &[], 0);
     assert!(base["read"]["blocks"].as_u64().unwrap() > 500, "{base}");
     let entries = fs::read_dir(clean).unwrap().flatten().map(|entry| entry.path());
     let is_space = |path: &PathBuf| {
         path.file_stem().unwrap().to_str().unwrap().bytes().all(|byte| byte.is_ascii_digit())
     };
     let space = entries.into_iter().find(is_space).unwrap();
-    let space = verify(&space, &[], 0);
+    let space = run_verify(&space, &[], 0);
     assert!(
         space["notes"][0].as_str().unwrap().starts_with("no control file was found"),
         "{space}"
@@ -273,7 +273,7 @@ fn a_backup_under_load_is_sound() {
         load.kill().unwrap();
         load.wait().unwrap();
         for place in [&tars, &plain] {
-            let message = verify(place, &[], 0);
+            let message = run_verify(place, &[], 0);
             assert_eq!(message["outcome"], "sound", "{message}");
         }
         assert_ne!(of_tars(&tars).1, WalAtHand::Missing);
@@ -316,12 +316,12 @@ fn check_incremental(server: &Installation, guard: &mut Guard) {
     let data = header.header_bytes(8192);
 
     for (place, at) in [(&plain, 0), (&tars, offset(&tars.join("base.tar"), &within))] {
-        let notice = verify(place, &[], 0);
+        let notice = run_verify(place, &[], 0);
         assert!(notice["read"]["incremental_files"].as_u64().unwrap() > 10, "{notice}");
         let damaged = if *place == plain { path.clone() } else { tars.join("base.tar") };
         let bit = at + data + 2 * PAGE + 5000;
         flip(&damaged, bit);
-        let report = verify(place, &[], 1);
+        let report = run_verify(place, &[], 1);
         assert_eq!(report["failures"], 1, "{report}");
         let finding = &report["relations"][0]["findings"][0];
         assert_eq!((&finding["block"], &finding["kind"]), (&numbers[2].into(), &"checksum".into()));
@@ -329,12 +329,12 @@ fn check_incremental(server: &Installation, guard: &mut Guard) {
         // The first byte is of what it begins with, the next ones of its numbers.
         for byte in [0, 4, 5, 14] {
             flip(&damaged, at + byte);
-            let message = verify(place, &[], 1);
+            let message = run_verify(place, &[], 1);
             let finding = &message["relations"][0]["findings"][0];
             assert_eq!(finding["kind"], "damaged_incremental", "{byte}: {message}");
             flip(&damaged, at + byte);
         }
-        verify(place, &[], 0);
+        run_verify(place, &[], 0);
     }
     check_combined(server, guard, &full, &plain, &path);
     cluster.stop(guard, StopMode::Immediate).unwrap();
@@ -360,11 +360,11 @@ fn check_combined(
     flip(path, 0);
     combine(guard).unwrap();
     if summaries_name_maps(server) {
-        verify(&to, &[], 0);
+        run_verify(&to, &[], 0);
         return;
     }
     // The map is that of the full backup: pg_combinebackup was not told that bits were cleared.
-    let message = verify(&to, &[], 1);
+    let message = run_verify(&to, &[], 1);
     assert_eq!((&message["failures"], &message["suspicions"]), (&0.into(), &5.into()), "{message}");
     let findings = message["relations"][0]["findings"].as_array().unwrap();
     assert!(findings.iter().all(|finding| finding["kind"] == "map_stale"), "{message}");
@@ -426,19 +426,19 @@ fn check_replaced(server: &Installation, scratch: &Scratch, guard: &mut Guard) {
     }
     fs::remove_dir_all(copy.join("pg_wal")).unwrap();
     fs::create_dir(copy.join("pg_wal")).unwrap();
-    verify(&copy, &[], 0);
+    run_verify(&copy, &[], 0);
 
     // The page that was changed has an image; the other one has none.
     change(&copy.join(&file), 3, |page| page[6000] ^= 4);
     let wal = cluster.data().join("pg_wal").display().to_string();
-    let without = verify(&copy, &[], 2);
+    let without = run_verify(&copy, &[], 2);
     assert_eq!(without["relations"][0]["findings"][0]["kind"], "may_be_torn", "{without}");
     assert_eq!((&without["unverified"], &without["failures"]), (&1.into(), &0.into()));
-    let with = verify(&copy, &["--wal", &wal], 0);
+    let with = run_verify(&copy, &["--wal", &wal], 0);
     assert_eq!(with["healed_by_replay"], 1, "{with}");
     change(&copy.join(&file), 4, |page| page[6000] ^= 4);
     for arguments in [&[][..], &["--wal", &wal][..]] {
-        let message = verify(&copy, arguments, 1);
+        let message = run_verify(&copy, arguments, 1);
         assert_eq!(message["failures"], 1, "an older page changed by itself: {message}");
     }
 
@@ -477,7 +477,7 @@ fn check_replaced_in_store(copy: &Path, wal: &Path, scratch: &Scratch) {
     fs::remove_file(tar).unwrap();
     let verified = |arguments: &[&str]| {
         let words = [&["verify", "s3://b/main", "--json"], arguments].concat();
-        let record = fleet::json(&fleet::verify(&store, &words, 1));
+        let record = fleet::json(&fleet::run_fleet(&store, &words, 1));
         assert_eq!(record["failures"], 1, "{record}");
         (record["healed_by_replay"].clone(), record["unverified"].clone())
     };
@@ -505,7 +505,7 @@ fn a_tar_that_is_not_whole_is_told() {
     cluster.stop(&mut guard, StopMode::Fast).unwrap();
     set_mode(&plain, 0o644);
     let unlisted = |path: &Path| {
-        let message = verify(path, &[], 2);
+        let message = run_verify(path, &[], 2);
         assert_eq!(message["outcome"], "unverified");
         assert!(message["read"]["blocks"].as_u64().unwrap() > 100, "{message}");
         let lines = message["unlisted"].as_array().unwrap().clone();
@@ -558,7 +558,7 @@ fn without_checksums_a_tars_headers_are_judged() {
     cluster.start(&mut guard).unwrap();
     // The control file says it, which comes last: packed, it is found out too late.
     let place = backup(&mut guard, &cluster, "packed", &["-Ft", "-z"]).unwrap();
-    let message = verify(&place, &[], 0);
+    let message = run_verify(&place, &[], 0);
     assert_eq!(message["source"]["checksums"], false);
     assert!(message["notes"][0].as_str().unwrap().contains("no checksums"), "{message}");
     cluster.stop(&mut guard, StopMode::Immediate).unwrap();

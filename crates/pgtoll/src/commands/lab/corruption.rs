@@ -42,7 +42,7 @@ pub(crate) fn run(
     let provenance = again::provenance();
     let outcome = corruption(&plan, site, &provenance, earlier, &mut |progress, record| {
         let done = record.spread.len() + record.failovers.len();
-        let words = words(progress);
+        let words = describe(progress);
         printer.progress(&words, done as u64, all);
         printer.milestone(&words);
         file.write(record);

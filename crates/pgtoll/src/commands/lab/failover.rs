@@ -61,8 +61,8 @@ pub(crate) fn run(
     let mut file = RecordFile::new(arguments.record.as_deref());
     let outcome = failover(&plan, site, &again::provenance(), earlier, &mut |record| {
         if let Some(run) = record.runs.last() {
-            printer.progress(&words(run), record.runs.len() as u64, plan.all_runs() as u64);
-            printer.milestone(&words(run));
+            printer.progress(&describe(run), record.runs.len() as u64, plan.all_runs() as u64);
+            printer.milestone(&describe(run));
         }
         file.write(record);
     });

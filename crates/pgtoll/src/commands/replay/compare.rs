@@ -49,7 +49,7 @@ pub(super) fn run(
     let seed = [("--seed", arguments.seed.to_string())];
     let provenance = again::provenance_with(Resolved { options: &seed, ..Resolved::default() });
     let record = compare(&workload, &plan, site, provenance, &mut |progress| {
-        let words = words(progress);
+        let words = describe(progress);
         printer.progress(&words, progress.done, progress.all);
         printer.milestone(&words);
     })?;

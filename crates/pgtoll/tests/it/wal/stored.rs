@@ -7,7 +7,7 @@ use pgtoll_testing::{ObjectFault, ObjectServer};
 use serde_json::Value;
 
 use super::{ACCESS_METHODS, segment_names};
-use crate::fleet::{gzipped, json, said};
+use crate::fleet::{gzipped, json, run_fleet};
 use crate::support::{Scratch, pgtoll, run, servers};
 
 /// An archive of a cluster's segments, laid out and packed as barman-cloud, pgBackRest and WAL-G do, in
@@ -66,7 +66,7 @@ fn wal_in_a_store_is_what_it_is_in_a_directory() {
             let command = |place: &str| {
                 let mut all = vec!["wal", words[0], place, "--json"];
                 all.extend(&words[1..]);
-                json(&said(&store, &all, 0))
+                json(&run_fleet(&store, &all, 0))
             };
             let expected = contents(command(&local));
             assert_eq!(contents(command(&url)), expected, "{name} {words:?}");
@@ -98,13 +98,13 @@ fn what_a_store_does_not_give_is_told_and_the_rest_is_shown() {
     let stats = ["wal", "stats", "s3://archive/one", "--threads", "1"];
 
     let check = |words: &[&str], expected: &[&str]| {
-        let ran = said(&store, words, 2);
+        let ran = run_fleet(&store, words, 2);
         for part in expected {
             assert!(ran.stderr.contains(part), "{part}: {ran:?}");
         }
     };
     store.fail(ObjectFault::Cut, 1);
-    said(&store, &stats, 0);
+    run_fleet(&store, &stats, 0);
     store.fail(ObjectFault::Deny, 1000);
     check(&stats, &["access denied", "hint: the credentials need s3:GetObject"]);
     store.fail(ObjectFault::Expire, 1000);
