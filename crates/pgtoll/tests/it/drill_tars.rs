@@ -246,7 +246,7 @@ fn damaged_tars_fail_with_the_right_verdict() {
             for (found, expected) in verdicts(&record).iter().zip(expected) {
                 assert!(expected.is_empty() || *found == expected, "{name}: {record:#}");
             }
-            let mut texts = words(&record);
+            let mut texts = describe(&record);
             for stage in ["pages", "wal", "start"] {
                 texts.push(record[stage]["reason"].as_str().unwrap().to_owned());
             }
@@ -338,7 +338,7 @@ fn hostile_tars_write_nothing_outside() {
             let record = drilled.record(&place, &[], status);
             let verdict = if expected.is_empty() { "passed" } else { "failed" };
             assert_eq!(record["pages"]["verdict"], verdict, "{name}: {record:#}");
-            let found = words(&record);
+            let found = describe(&record);
             let is_said = found.iter().any(|words| words.contains(expected));
             assert!(is_said || expected.is_empty(), "{name}: {found:#?}");
             assert!((contents(&outside), contents(&space)) == before, "{name}");
@@ -364,7 +364,7 @@ fn sparse_files_and_lies_about_sizes_are_no_surprise() {
     let sparse = spoiled("sparse", &[member(EntryType::GNUSparse, "base/holes", "", b"")]);
     let record = drilled.record(&sparse, &[], 2);
     assert_eq!(verdicts(&record), ["unknown", "passed", "passed"], "{record:#}");
-    assert!(words(&record)[0].contains("sparse"), "{record:#}");
+    assert!(describe(&record)[0].contains("sparse"), "{record:#}");
     // A member that says it has more than there is in the tar.
     let mut long = member(EntryType::Regular, "base/long", "", b"");
     let mut header = Header::from_byte_slice(&long).clone();

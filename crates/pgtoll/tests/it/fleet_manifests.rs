@@ -55,7 +55,7 @@ fn jobs_keep_the_rules_that_no_schema_has() {
             for mount in container["volumeMounts"].as_array().into_iter().flatten() {
                 assert!(volumes.iter().any(|volume| volume["name"] == mount["name"]), "{name}");
             }
-            for word in words(&all, name, &BTreeMap::new()) {
+            for word in describe(&all, name, &BTreeMap::new()) {
                 assert!(!word.contains("$("), "{name}: {word} is not in the ConfigMap");
             }
         }
@@ -92,7 +92,7 @@ fn what_the_containers_run_verifies_a_fleet() {
     let all = manifests();
     let values = BTreeMap::from([("BACKUPS", "s3://b/"), ("PLAN", "s3://ops/pgtoll/")]);
     let ran = |name: &str, index: Option<u64>| -> Ran {
-        let words = words(&all, name, &values);
+        let words = describe(&all, name, &values);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let mut command = command(&server, &words);
         command.envs(index.map(|index| ("JOB_COMPLETION_INDEX", index.to_string())));

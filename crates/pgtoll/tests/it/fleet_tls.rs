@@ -1,4 +1,4 @@
-//! A store behind TLS, with a private CA: whose certificate is accepted, and what is run_fleet of the others.
+//! A store behind TLS, with a private CA: whose certificate is accepted, and what is said of the others.
 
 use std::fs;
 use std::path::PathBuf;
