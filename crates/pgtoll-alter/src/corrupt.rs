@@ -85,7 +85,7 @@ pub struct ByteChange {
 #[derive(Debug, thiserror::Error)]
 pub enum CorruptError {
     /// The file has no such block.
-    #[error("{} has {blocks} blocks: there is no block {block}", path.display())]
+    #[error("{} has {blocks} blocks: no block {block}", path.display())]
     NoBlock {
         /// The file.
         path: PathBuf,
@@ -103,7 +103,7 @@ pub enum CorruptError {
         block: u64,
     },
     /// The undo file is none.
-    #[error("{} is no undo file of pgtoll", path.display())]
+    #[error("{} is not an undo file of pgtoll", path.display())]
     NotUndo {
         /// The file.
         path: PathBuf,

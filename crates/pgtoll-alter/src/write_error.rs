@@ -92,8 +92,8 @@ pub enum WriteError {
         /// What the system said.
         source: io::Error,
     },
-    /// The cluster was not shut down in good order.
-    #[error("{} was not shut down in good order: its control file says \"{state}\"", path.display())]
+    /// The cluster was not shut down cleanly.
+    #[error("{} was not shut down cleanly: its control file says \"{state}\"", path.display())]
     NotShutDown {
         /// The data directory.
         path: PathBuf,
@@ -258,11 +258,10 @@ impl WriteError {
             },
             Self::NotShutDown { pid: Some(_), .. } => {
                 "does it run in another container or on another host? Stop it there: pg_ctl stop \
-                 -m fast; after a crash start it first, so that it recovers"
+                 -m fast; after a crash start it first to recover"
             }
             Self::NotShutDown { pid: None, .. } => {
-                "start the server, so that it recovers, and stop it in good order: pg_ctl stop -m \
-                 fast"
+                "start the server to recover, then stop it cleanly: pg_ctl stop -m fast"
             }
             Self::MayRun { .. } => {
                 "a server in another container or on another host cannot be seen: look for it on \
@@ -278,7 +277,7 @@ impl WriteError {
             }
             Self::BlockNumber { .. } => "is the control file that of this data directory?",
             Self::NotAsWritten { .. } => "the disk lies: look at its log before anything else",
-            Self::Interrupted => "what was done stays done: run the same command again",
+            Self::Interrupted => "completed work is kept: run the same command again",
             Self::Read { path, source } | Self::ReadBlock { path, source, .. }
                 if source.kind() == io::ErrorKind::NotFound
                     && !path.iter().any(|part| part == "pg_tblspc") =>
@@ -304,7 +303,7 @@ fn of_system(source: &io::Error) -> &'static str {
             "every file in a data directory belongs to its owner; who changed that?"
         }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "free some space and run the same command again; what was done stays done"
+            "free some space and run the same command again; completed work is kept"
         }
         io::ErrorKind::ReadOnlyFilesystem => "mount the file system for writing",
         io::ErrorKind::NotFound => "is a tablespace's disk not mounted?",

@@ -99,7 +99,7 @@ pub enum ClusterError {
         message: String,
     },
     /// pgtoll runs as root, and there is neither `postgres` nor `nobody`.
-    #[error("PostgreSQL refuses to run as root, and neither user postgres nor nobody exists")]
+    #[error("PostgreSQL refuses to run as root, and neither user postgres nor user nobody exists")]
     NoServerUser,
     /// The servers' user cannot reach a path.
     #[error("user {user} cannot {purpose} {}", path.display())]

@@ -29,7 +29,7 @@ pub struct Attached {
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
     /// The role may not see the setting `data_directory`.
-    #[error("the server does not tell its data directory: {0}")]
+    #[error("the server does not report its data directory: {0}")]
     DataDirectoryHidden(String),
     /// The server's data directory is on another machine, or another user's.
     #[error("the server's data directory {} cannot be read: {error}", path.display())]
@@ -163,8 +163,7 @@ impl Attached {
 
     fn without_connection(postmaster: Postmaster, why: String) -> Self {
         let note = format!(
-            "the server could not be asked ({why}): what only it can tell is unverified; name a \
-             connection with --dsn"
+            "the server could not be queried ({why}): pages that only it can judge are unverified; name a connection with --dsn"
         );
         let notes = vec![note];
         let standbys = Vec::new();

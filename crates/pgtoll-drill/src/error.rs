@@ -13,7 +13,7 @@ use pgtoll_wal::WalReadError;
 #[derive(Debug, thiserror::Error)]
 pub enum DrillError {
     /// The directory holds no data directory.
-    #[error("{} is no base backup: neither PG_VERSION nor global nor base.tar is in it", path.display())]
+    #[error("{} is not a base backup: it contains neither PG_VERSION nor global nor base.tar", path.display())]
     NotABackup {
         /// The directory, or the tar.
         path: PathBuf,
@@ -51,7 +51,7 @@ pub enum DrillError {
         path: PathBuf,
     },
     /// A backup that is named before an incremental one is none.
-    #[error("{} has no backup_label, and is no member of a chain of backups", path.display())]
+    #[error("{} has no backup_label and is not part of a chain of backups", path.display())]
     NotInChain {
         /// The backup.
         path: PathBuf,
@@ -186,7 +186,7 @@ impl DrillError {
             Self::SeveralBases { .. } => "name the tar of the data directory that is meant",
             Self::DamagedTars { .. } => "is the tar whole? Fetch it again, or name another backup",
             Self::Unread { .. } => RESTORE_FIRST,
-            Self::Changed { .. } => "drill a backup that is complete, when nobody writes it",
+            Self::Changed { .. } => "drill a complete backup that nothing writes to",
             Self::Incremental { .. } => {
                 "name the backups before it, too, the full one first: --drill FULL … INCREMENTAL"
             }

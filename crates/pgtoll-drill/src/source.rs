@@ -288,7 +288,7 @@ fn survey(
         let size = |bytes| ByteSize(bytes).rounded();
         let needed = match listed {
             Some(listed) => format!("the manifest lists {}", size(listed)),
-            None => "there is no manifest that says it".to_owned(),
+            None => "no manifest records it".to_owned(),
         };
         let sentence = format!(
             "{}: {} of tars ({packing}) are read through first, since no compressed tar says how \
@@ -383,7 +383,7 @@ mod tests {
             assert!(error.to_string().contains(expected), "{error}");
             assert!(error.hint().is_some());
         };
-        check("is no base backup");
+        check("is not a base backup");
         fs::write(directory.path().join("base.tar.gz"), "").unwrap();
         check("base.tar.gz: cut short");
         fs::write(directory.path().join("PG_VERSION"), "x").unwrap();

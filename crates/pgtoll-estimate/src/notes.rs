@@ -149,7 +149,7 @@ fn predictions_note(run: &Run) -> Option<String> {
     let worst = errors.filter(|error| error.is_finite()).max_by(f64::total_cmp)?;
     Some(format!(
         "predicted WAL is what `pgtoll wal whatif` says of an arm's settings from the WAL of {from}; \
-         it is within {:.1} % of what the arm really wrote, which stands above it",
+         it is within {:.1} % of what the arm really wrote, shown above it",
         worst * 100.0
     ))
 }

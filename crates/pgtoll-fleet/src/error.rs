@@ -34,10 +34,10 @@ pub enum FleetError {
     #[error("{url} exists, and is another plan")]
     PlanExists { url: StoreUrl },
     /// A shard's number.
-    #[error("there is no shard {index}: the plan has {shards}, numbered from 0")]
+    #[error("no shard {index}: the plan has {shards}, numbered from 0")]
     Shard { index: u32, shards: u32 },
     /// An engine's variable is no number.
-    #[error("{variable} is {text:?}, which is no shard's number")]
+    #[error("{variable} is {text:?}, which is not a shard number")]
     ShardVariable { variable: &'static str, text: String },
     /// No shard was named.
     #[error("which shard is to run?")]

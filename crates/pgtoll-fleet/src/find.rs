@@ -233,7 +233,7 @@ fn unfinished(backup: &StoredBackup, info: &[u8]) -> Option<String> {
     let is_there =
         |oid: u32| backup.objects.iter().any(|tar| tablespace_of(tar.url.name()) == Some(oid));
     let missing = tablespaces.into_iter().find(|&oid| !is_there(oid))?;
-    Some(format!("backup.info lists tablespace {missing}, of which there is no tar"))
+    Some(format!("backup.info lists tablespace {missing}, but its tar is missing"))
 }
 
 const INFO_BYTES_MAX: u64 = 4 << 20;

@@ -71,7 +71,7 @@ pub enum BenchError {
         expected: String,
     },
     /// An arm's files are not those that all arms were copied from.
-    #[error("arm \"{arm}\" is no copy: {difference}")]
+    #[error("arm \"{arm}\" is not a copy: {difference}")]
     FilesDiffer {
         /// Which arm.
         arm: String,
@@ -115,7 +115,7 @@ pub enum BenchError {
         value: String,
     },
     /// Stopping the program did not stop its load.
-    #[error("the load of arm \"{arm}\" goes on although its program was stopped")]
+    #[error("the load of arm \"{arm}\" still runs after its program was stopped")]
     LoadGoesOn {
         /// Which arm.
         arm: String,
@@ -135,7 +135,7 @@ pub enum BenchError {
         achieved: f64,
     },
     /// Too old for a program's load.
-    #[error("PostgreSQL {0} cannot tell at once how many transactions a program has done")]
+    #[error("PostgreSQL {0} does not flush transaction counts on demand")]
     TooOldForCommands(String),
     /// The server never ran into its limit of memory.
     #[error("arm \"{arm}\" does not fill its limit of {limit} of memory: its data fit")]

@@ -37,12 +37,10 @@ pub(crate) fn one_time_bill(server: &WatchedServer, watch: &ServerWatch) -> OneT
 const UNDETECTED: [&str; 4] = [
     "a page that the disk, its controller or the file system changed: without checksums PostgreSQL \
      notices it only where the header is impossible, else a query returns what the page says",
-    "base backups of files take such pages over, and standbys that are made from them: nothing can \
-     tell a good backup from a bad one",
+    "file-level backups and new standbys copy such pages: a good backup cannot be distinguished from a bad one",
     "with checksums the read of such a page is an error, pg_stat_database.checksum_failures counts \
      it, and pg_basebackup, pg_checksums and pgtoll verify find it in time",
-    "what checksums do not find either: a write that the disk lost (the page is old, and sound), \
-     what was wrong in memory before it was summed, and damage to files that are not relations'",
+    "checksums do not find: a lost write (the page is old but sound), damage in memory before the checksum was computed, and damage to other files than relations",
 ];
 
 fn afterwards(server: &WatchedServer) -> Vec<String> {
@@ -51,8 +49,8 @@ fn afterwards(server: &WatchedServer) -> Vec<String> {
     });
     let standbys = match server.standbys {
         0 => "standbys that are made later take checksums over".to_owned(),
-        1 => "the standby: the same there, or made anew".to_owned(),
-        count => format!("{count} standbys: the same on each, or made anew"),
+        1 => "the standby: the same there, or rebuilt".to_owned(),
+        count => format!("{count} standbys: the same on each, or rebuilt"),
     };
     vec![
         format!(
@@ -60,7 +58,7 @@ fn afterwards(server: &WatchedServer) -> Vec<String> {
              pages without checksums"
         ),
         standbys,
-        "no pg_rewind between servers of which one has checksums and the other none".to_owned(),
+        "no pg_rewind between a server with checksums and one without".to_owned(),
     ]
 }
 
@@ -85,7 +83,7 @@ fn routes(server: &WatchedServer, seconds: Option<(f64, f64)>) -> Vec<EnableRout
             &[
                 "pgtoll enable --dry-run PGDATA, while the server runs",
                 "stop the server",
-                "pgtoll enable PGDATA: it goes on where it was interrupted",
+                "pgtoll enable PGDATA: it resumes after an interruption",
                 "start the server, take a base backup",
             ],
         ),
@@ -102,8 +100,7 @@ fn routes(server: &WatchedServer, seconds: Option<(f64, f64)>) -> Vec<EnableRout
             "before pg_upgrade, while the old server is stopped anyway",
             pass,
             &[
-                "pg_upgrade refuses clusters of which one has checksums and the other none, and initdb \
-                 turns them on since 18",
+                "pg_upgrade refuses to mix clusters with and without checksums; since 18 initdb turns them on",
                 "stop the old server, pgtoll enable there, then pg_upgrade",
             ],
         ),
@@ -129,7 +126,9 @@ fn recommended(server: &WatchedServer, seconds: Option<(f64, f64)>) -> (usize, S
         (Some((least, _)), _) => {
             (1, format!("offline takes {} or more: make a standby first", describe(least)))
         }
-        (None, _) => (1, "how long offline takes is not known: make a standby first".to_owned()),
+        (None, _) => {
+            (1, "the downtime of the offline route is unknown: build a standby first".to_owned())
+        }
     }
 }
 
@@ -148,7 +147,7 @@ pub(crate) fn sentence(advice: &PredictionAdvice, headline: &str, bill: &OneTime
             format!("Data checksums are cheap here ({costs}), and {without}{away}.")
         }
         AdvisedAction::MeasureFirst => format!(
-            "What data checksums cost here is not known well enough to decide ({}); {without}.",
+            "The cost of data checksums here is too uncertain to decide ({}); {without}.",
             advice.decides
         ),
         AdvisedAction::Leave => format!(
@@ -208,7 +207,7 @@ mod tests {
         let second = bill(&with_standby, None);
         assert_eq!(chosen(&second).1, "2 standbys stream from it");
         assert!(second.afterwards.iter().any(|line| line.starts_with("2 standbys")), "{second:?}");
-        assert!(chosen(&bill(&WatchedServer::default(), None)).1.contains("not known"));
+        assert!(chosen(&bill(&WatchedServer::default(), None)).1.contains("unknown"));
     }
 
     #[test]

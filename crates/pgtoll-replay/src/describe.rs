@@ -63,8 +63,7 @@ fn commits(counts: &LogCounts) -> LogFinding {
         return finding(topic, LogFindingState::Partial, text, remedy);
     }
     if counts.with_vxid == 0 && counts.extended > 0 {
-        let text = "without virtual transaction ids, statements that a client sent with one Sync \
-                    cannot be told from others";
+        let text = "without virtual transaction ids, statements that a client sent with one Sync cannot be distinguished";
         let remedy = Some("log_line_prefix with %v, or csvlog, or jsonlog");
         return finding(topic, LogFindingState::Partial, text, remedy);
     }

@@ -29,7 +29,7 @@ pub enum ReplayError {
         name: String,
     },
     /// The logs have no statement that can be replayed.
-    #[error("there is no statement to replay in {entries} log entries")]
+    #[error("no statement to replay in {entries} log entries")]
     NoStatements {
         /// How many entries there are.
         entries: u64,

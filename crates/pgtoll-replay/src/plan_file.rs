@@ -134,7 +134,7 @@ impl CapturedWorkload {
         let read = (&mut from).take(longest).read_until(b'\n', &mut magic);
         let is_plan = [MAGIC, MAGIC_REDACTED].iter().any(|item| item.as_bytes() == magic);
         if read.is_err() || !is_plan {
-            return Err(broken(0, "this is no plan of this version of pgtoll".to_owned()));
+            return Err(broken(0, "not a plan of this version of pgtoll".to_owned()));
         }
         let unpacked = zstd::stream::read::Decoder::with_buffer(from)
             .map_err(|error| broken(1, error.to_string()))?;

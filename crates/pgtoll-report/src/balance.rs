@@ -72,7 +72,7 @@ fn wait_words(balance: &BalanceRecord) -> Option<String> {
         let all = rung.writes;
         let on_primary = match wait.on_primary {
             0 => String::new(),
-            item => format!("; {item} were answered by the primary, where there is nothing to wait for"),
+            item => format!("; {item} were answered by the primary, which needs no wait"),
         };
         let way = if wait.is_direct { "on its standby" } else { "through the balancer" };
         format!("{way}: {applied} of {all} waits ended when a standby had applied the write{on_primary}; {ms} ms a wait (median)")

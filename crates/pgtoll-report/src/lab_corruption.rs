@@ -150,7 +150,7 @@ fn failover_sentence(corruption: &CorruptionRecord) -> Option<String> {
         .iter()
         .try_fold(0_u64, |sum, failover| Some(sum.saturating_add(failover.lost?)));
     let lost = lost.map_or_else(
-        || "it is not known how many acknowledged transactions were lost".to_owned(),
+        || "the number of lost acknowledged transactions is unknown".to_owned(),
         |lost| {
             format!(
                 "{} lost",

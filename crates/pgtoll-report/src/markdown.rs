@@ -52,7 +52,7 @@ pub fn markdown_section(result: &RunResult) -> String {
 /// A line for each result: what it found, with a link to its [section](markdown_section), beside
 /// what was published and whether that holds here.
 pub fn markdown_costs(results: &[RunResult]) -> String {
-    let mut text = "| experiment | what it cost here | what was published | here that |\n\
+    let mut text = "| experiment | cost here | published | the published figure here |\n\
                     |---|---|---|---|\n"
         .to_owned();
     for result in results {

@@ -277,7 +277,7 @@ pub(crate) fn bill_lines(bill: &OneTimeBill) -> Vec<String> {
             span(least),
             span(most)
         )),
-        _ => lines.push("All files are read and written once; their size is not known.".to_owned()),
+        _ => lines.push("All files are read and written once; their size is unknown.".to_owned()),
     }
     match bill.first_touch_bytes {
         Some(bytes) => lines.push(format!(
@@ -354,7 +354,7 @@ fn wal_line(wal: &WatchedWal) -> String {
                 ". Sending it took {seconds:.2} s of server CPU, {share:.2} % of a core"
             );
         }
-        None => line.push_str(". What sending it took of server CPU is not known"),
+        None => line.push_str(". What sending it took of server CPU is unknown"),
     }
     line.push('.');
     line

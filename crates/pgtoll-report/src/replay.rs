@@ -313,7 +313,7 @@ fn errors_words(done: &ReplayDone) -> String {
         // Writing to a string does not fail.
         let _ = write!(
             words,
-            "; {} {transactions} begun anew after a conflict, so that others may have written first",
+            "; {} {transactions} restarted after a conflict; others may have written first",
             done.retried
         );
     }

@@ -64,7 +64,7 @@ fn images(statistics: &WalStatisticsRecord) -> ShortAnswer {
     let whole = bytes(&statistics.total);
     let images = sum_of_images(statistics.causes.values());
     if images.images == 0 {
-        return ("Full-page images", vec!["There are none.".to_owned()]);
+        return ("Full-page images", vec!["None.".to_owned()]);
     }
     let first = format!(
         "{} of the bytes of all records: {}, {}.",

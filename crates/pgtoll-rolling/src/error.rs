@@ -167,9 +167,7 @@ impl RollingError {
                 "make it your own, and take the others' right to write: chmod go-w"
             }
             Self::Nodes { hint, .. } | Self::State { hint, .. } => hint,
-            Self::Unfinished { .. } => {
-                "end it first: --resume goes on, --abort puts things in order"
-            }
+            Self::Unfinished { .. } => "end it first: --resume continues, --abort restores order",
             Self::NothingToResume { .. } => "begin a new run, without --resume or --abort",
             Self::OtherRun { .. } => "end it with the command and the file that it was begun with",
             Self::NoNode { .. } => "name a node of the file of nodes",
@@ -184,7 +182,7 @@ impl RollingError {
             Self::Command { .. }
             | Self::Slow { .. }
             | Self::NotInTime { .. }
-            | Self::Interrupted(_) => "then: --resume goes on, --abort puts things in order",
+            | Self::Interrupted(_) => "then: --resume continues, --abort restores order",
         };
         Some(hint.to_owned())
     }

@@ -124,7 +124,7 @@ impl NodesFile {
             if let Some(upstream) =
                 node.upstream.as_ref().filter(|upstream| !names.contains(*upstream))
             {
-                let message = format!("the upstream \"{upstream}\" of {} is no node", node.name);
+                let message = format!("the upstream \"{upstream}\" of {} is not a node", node.name);
                 return Err(NodesMistake::at(text, 0, message, "name a node of this file"));
             }
         }

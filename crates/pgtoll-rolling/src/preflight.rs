@@ -208,7 +208,7 @@ fn check_node(node: &NodeState, site: &NodeSite, options: &RollingOptions, found
     }
     if !server.is_superuser {
         let user = site.config.dsn.user();
-        let text = format!("is connected to as {user}, who is no superuser");
+        let text = format!("is connected to as {user}, which is not a superuser");
         found.refuse(name, text, "let its dsn name a superuser");
     }
     if node.report.recovery_signal {

@@ -74,7 +74,7 @@ fn check_signal(node: &NodeState) -> Result<(), RollingError> {
              would take writes too",
             node.name
         ),
-        hint: "was it a primary? Make a standby of it (pg_rewind, or anew), then --resume"
+        hint: "was it a primary? Make it a standby (pg_rewind or a new copy), then --resume"
             .to_owned(),
     })
 }

@@ -73,8 +73,7 @@ impl StoreError {
             Self::Denied { .. } => "the credentials need the right to list and read",
             Self::Credentials { url, .. } => match url.scheme() {
                 StoreScheme::S3 => {
-                    "set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN anew, or \
-                     run where a role is given to the machine or pod"
+                    "set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN again, or run where a role is given to the machine or pod"
                 }
                 StoreScheme::Gcs => {
                     "set GOOGLE_APPLICATION_CREDENTIALS to a service account's file"

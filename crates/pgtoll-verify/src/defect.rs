@@ -229,7 +229,7 @@ impl fmt::Display for Unsettled {
             Self::InFlight => "bad on the disk; the WAL has its image",
             Self::Resident => "bad on the disk; the server has it in memory",
             Self::Changing => "bad on the disk, and never twice the same",
-            Self::NoServer => "bad on the disk; only the server can tell, and it was not asked",
+            Self::NoServer => "bad on disk; only the server can judge it, and it was not queried",
             Self::Unnamed => "bad on the disk; the server knows no relation with this file",
             Self::NoWay => "bad on the disk; the server cannot be made to read it",
             Self::Refused(error) => return write!(f, "bad on the disk; the server: {error}"),

@@ -568,10 +568,10 @@ pub(crate) mod tests {
         };
         let whole = fs::read(&path).unwrap();
         for bytes in [&b""[..], b"{}", &whole[..whole.len() / 2], b"\xFF"] {
-            assert!(foreign(bytes).contains("is no resume file"));
+            assert!(foreign(bytes).contains("is not a resume file"));
         }
         let newer = String::from_utf8(whole).unwrap().replace("pgtoll.resume/1", "pgtoll.resume/2");
-        assert!(foreign(newer.as_bytes()).contains("is no resume file"));
+        assert!(foreign(newer.as_bytes()).contains("is not a resume file"));
         data.control.checkpoint.0 += 1;
         check(&data, "is of the cluster before a server ran on it again");
         data.control.checkpoint.0 -= 1;

@@ -28,13 +28,13 @@ pub enum PageFileError {
         source: io::Error,
     },
     /// A directory, a device or the like.
-    #[error("{path} is no file")]
+    #[error("{path} is not a file")]
     NotAFile {
         /// The path.
         path: String,
     },
     /// The file ends before.
-    #[error("{path} has {blocks} blocks: there is no block {block}")]
+    #[error("{path} has {blocks} blocks: no block {block}")]
     NoBlock {
         /// The path.
         path: String,

@@ -52,7 +52,7 @@ pub enum ResumeError {
         source: io::Error,
     },
     /// It is something else, or of another version.
-    #[error("{} is no resume file of this pgtoll", path.display())]
+    #[error("{} is not a resume file of this pgtoll", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,

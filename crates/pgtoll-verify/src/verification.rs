@@ -239,7 +239,7 @@ impl<'a> Verification<'a> {
                 };
                 evidence.compare(&mut verified, progress)
             }
-            _ => EvidenceCompared::skipped_while_running("there is no connection to the server"),
+            _ => EvidenceCompared::skipped_while_running("no connection to the server"),
         };
         FinishedVerification { verified, names: self.names, wal: WalAtHand::default() }
     }

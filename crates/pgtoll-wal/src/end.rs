@@ -111,8 +111,8 @@ impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Complete => f.write_str("all segments were read to their ends"),
-            Self::Asked(at) => write!(f, "the server sent it up to {at}, as was asked"),
-            Self::RangeEnd(at) => write!(f, "read up to {at}, as was asked"),
+            Self::Asked(at) => write!(f, "the server sent it up to {at}, as requested"),
+            Self::RangeEnd(at) => write!(f, "read up to {at}, as requested"),
             Self::ServerStopped(at) => write!(f, "the server was shut down at {at}"),
             Self::TimelineEnd(at) => write!(f, "the server left the timeline at {at}"),
             Self::Interrupted => f.write_str("interrupted"),

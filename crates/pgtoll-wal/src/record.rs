@@ -114,7 +114,7 @@ pub(crate) fn wal_end(end: &End, gaps: &[Gap]) -> WalEnd {
     };
     let words = match gaps.len() {
         1 => format!("read past a gap: {gap}"),
-        count => format!("read past {count} gaps, the first of which: {gap}"),
+        count => format!("read past {count} gaps, the first: {gap}"),
     };
     WalEnd { kind: kind_of(&gap.why), at: Some(gap.from), words }
 }

@@ -227,7 +227,7 @@ impl fmt::Display for TlsError {
                 write!(formatter, "{other}")
             }
             rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-                formatter.write_str("certificate is signed by nobody among the roots")
+                formatter.write_str("certificate is not signed by a trusted root")
             }
             other => write!(formatter, "{other}"),
         }

@@ -139,12 +139,12 @@ fn recorded_earlier(earlier: Earlier) -> Option<EarlierRun> {
 const AFTER_ENABLE: [&str; 3] = [
     "take a new full backup: an incremental one on top of an older full one restores pages without \
      checksums",
-    "do the same on every standby, or make them anew, before this cluster runs with them",
+    "do the same on every standby, or rebuild them, before this cluster runs with them",
     "do not use pg_rewind between this cluster and one whose checksums are off",
 ];
 const AFTER_DISABLE: [&str; 2] = [
     "take a new full backup before incremental ones",
-    "do the same on every standby, or make them anew",
+    "do the same on every standby, or rebuild them",
 ];
 
 #[cfg(test)]

@@ -72,13 +72,13 @@ pub enum RepairError {
         path: PathBuf,
     },
     /// The undo file is none.
-    #[error("{} is no undo file of pgtoll repair", path.display())]
+    #[error("{} is not an undo file of pgtoll repair", path.display())]
     NotRepairUndo {
         /// The file.
         path: PathBuf,
     },
     /// The undo file is about another data directory.
-    #[error("the undo file is about {}, which is no relation's file of this cluster", path.display())]
+    #[error("the undo file is about {}, which is not a relation's file of this cluster", path.display())]
     OtherFile {
         /// The file that it names.
         path: PathBuf,
@@ -106,7 +106,7 @@ pub enum RepairError {
         source: std::io::Error,
     },
     /// Other users may write to the directory of undo files and ledger.
-    #[error("{} is no directory of the data directory's owner alone", path.display())]
+    #[error("{} is not a private directory of the data directory's owner", path.display())]
     SharedDirectory {
         /// The directory.
         path: PathBuf,
@@ -133,7 +133,7 @@ impl RepairError {
             }
             Self::NotStopped { is_backup: true, .. } => "take another backup, or restore this one",
             Self::NotStopped { state: ClusterState::ShutDownInRecovery, .. } => {
-                "this is a standby: make it anew from its primary"
+                "this is a standby: rebuild it from its primary"
             }
             Self::NotStopped { .. } | Self::Running { .. } => {
                 "stop the server in good order: pg_ctl stop -m fast"

@@ -538,8 +538,7 @@ impl Planner<'_> {
                 last.end
             ),
             (None, Some(first)) => format!(
-                "it takes a backup whose WAL goes on without a gap to {first}, since no WAL from there \
-                 on names the block"
+                "a backup whose WAL reaches {first} without a gap is needed: no later WAL names the block"
             ),
             (None, None) => "it takes the WAL up to the cluster's end".to_owned(),
         }

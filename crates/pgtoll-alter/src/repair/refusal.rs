@@ -15,25 +15,24 @@ pub(super) enum SourceRefusal {
     OtherCluster { found: u64, own: u64 },
     #[error("its files are of another version or layout")]
     OtherLayout,
-    #[error("it has no data checksums, so that nothing shows its pages to be sound")]
+    #[error("it has no data checksums, so its pages cannot be proved sound")]
     NoChecksums,
     #[error(
-        "it is on timeline {timeline}, which is not known to lead to timeline {own} of the cluster"
+        "it is on timeline {timeline}; the history files do not connect it to the cluster's timeline {own}"
     )]
     OtherTimeline { timeline: u32, own: u32 },
     #[error("its last checkpoint, at {checkpoint}, is behind the cluster's, at {own}")]
     Ahead { checkpoint: Lsn, own: Lsn },
     #[error("its last checkpoint, at {0}, is not in the cluster's WAL: it is of another past")]
     OtherPast(Lsn),
-    #[error("it is no standby: it is not in recovery")]
+    #[error("it is not a standby: it is not in recovery")]
     NoStandby,
     #[error("a server runs on it: process {0}")]
     Running(u32),
-    #[error("no backup_label: it is no base backup")]
+    #[error("no backup_label: it is not a base backup")]
     NoLabelInTars,
     #[error(
-        "no backup_label ({0}): it is no base backup, or a server was started on it; stopped \
-         servers' files are taken with --from-stopped"
+        "no backup_label ({0}): it is not a base backup, or a server was started on it; for a stopped server use --from-stopped"
     )]
     NoLabel(io::Error),
     #[error("its backup_label does not say where the backup began")]

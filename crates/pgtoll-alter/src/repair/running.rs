@@ -291,13 +291,15 @@ fn connect(dsn: &Dsn) -> Result<Connection, Error> {
 fn unfit_server(row: &Row, data: &DataDirectory) -> Result<Option<String>, Error> {
     let is = |column: &str| row.text(column).map(|text| text == "t");
     if is("standby")? {
-        return Ok(Some("it is a standby: repair its primary, and make it anew".to_owned()));
+        return Ok(Some(
+            "it is a standby: repair its primary, then rebuild the standby".to_owned(),
+        ));
     }
     if row.text("checksums")? != "on" || !data.has_checksums() {
         return Ok(Some("it has no data checksums: no page can be shown to be sound".to_owned()));
     }
     if !is("superuser")? {
-        return Ok(Some("its role is no superuser, and the locks need one".to_owned()));
+        return Ok(Some("its role is not a superuser; the locks require one".to_owned()));
     }
     if let Some(names) = row.value("lax")? {
         return Ok(Some(format!("{names} is on somewhere: damaged pages may be written there")));

@@ -91,7 +91,10 @@ pub(crate) mod sse2 {
     use super::super::{BASE_ROW, FIRST_ROW_MASK, ROW_BYTES, Row, in_groups};
 
     /// Pages of `page_bytes` bytes from block `first_block` on.
-    #[expect(unsafe_code, reason = "instructions that all processors have are not told apart")]
+    #[expect(
+        unsafe_code,
+        reason = "instructions that all processors have cannot be listed separately"
+    )]
     pub(crate) fn checksums(pages: &[u8], page_bytes: usize, first_block: u32, out: &mut [u16]) {
         // SAFETY: every x86-64 processor has SSE2.
         unsafe { all(pages, page_bytes, first_block, out) }
@@ -106,7 +109,7 @@ pub(crate) mod sse2 {
     }
 
     /// 16777619 = ((((2¹⁵ + 1) · 4 − 1) · 8 + 1) · 4 + 1) · 4 − 1.
-    #[expect(unsafe_code, reason = "there is no safe way to keep these instructions")]
+    #[expect(unsafe_code, reason = "these instructions cannot be limited safely")]
     #[target_feature(enable = "sse2")]
     #[inline]
     fn multiply(by: __m128i) -> __m128i {

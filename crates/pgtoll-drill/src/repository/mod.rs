@@ -179,7 +179,7 @@ impl RepositorySurvey {
             };
             match fs::symlink_metadata(self.stored.stanza.join(key)) {
                 Ok(symlink_metadata) if symlink_metadata.is_file() => {}
-                Ok(_) => found.push((format!("{key} is no file; it should have {whose}"), true)),
+                Ok(_) => found.push((format!("{key} is not a file; it should have {whose}"), true)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     found.push((format!("{key} is missing; it should have {whose}"), true));
                 }
@@ -391,7 +391,7 @@ mod tests {
             "backup.manifest: twice is there twice",
             "backup.manifest: base is a directory, too",
             "line\u{7} is called as no file of a server is",
-            "pg_data/linked is no file",
+            "pg_data/linked is not a file",
             "pg_data/lost is missing",
             "short (in 20261126-122617F/pg_data/short): shorter than",
             "long (in 20261126-122617F/pg_data/long): longer than",

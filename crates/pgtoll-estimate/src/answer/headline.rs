@@ -121,9 +121,9 @@ fn of_group(header: &Header, all: &[&Comparison]) -> Option<String> {
     let words = match (worst.or(best), farthest) {
         (Some(item), _) => sure(item),
         (None, Some(item)) => format!("no difference seen, {} {}", at_most(item), name(metric)),
-        (None, None) => return Some("too noisy to tell".to_owned()),
+        (None, None) => return Some("too noisy to decide".to_owned()),
     };
-    let too_noisy = (noisy > 0).then(|| format!(", too noisy to tell in {noisy} of {}", all.len()));
+    let too_noisy = (noisy > 0).then(|| format!(", too noisy in {noisy} of {}", all.len()));
     Some(words + &too_noisy.unwrap_or_default())
 }
 
@@ -189,7 +189,7 @@ pub fn overview_headline(experiments: &[OverviewExperiment]) -> Option<String> {
     (compared > 0).then(|| {
         format!(
             "{}Of {compared} comparisons {costs} show a cost, {gains} a gain and {quiet} no \
-             difference; too noisy to tell: {noisy}.",
+             difference; too noisy to decide: {noisy}.",
             worst.unwrap_or_default()
         )
     })

@@ -85,7 +85,7 @@ fn each_arm_has_a_line_for_each_workload() {
     ];
     assert_eq!(causes[..4], expected);
     let noisy: Vec<_> = answer.lines.iter().filter(|line| line.too_noisy).collect();
-    assert!(noisy.iter().all(|noisy| noisy.figure.starts_with("too noisy to tell")), "{noisy:?}");
+    assert!(noisy.iter().all(|noisy| noisy.figure.starts_with("too noisy to decide")), "{noisy:?}");
     assert!(answer.lines.iter().all(|line| line.arm != "twin"));
 }
 

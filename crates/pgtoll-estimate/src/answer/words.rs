@@ -23,13 +23,13 @@ fn worst(comparison: &Comparison) -> f64 {
 }
 
 /// What can be said of a comparison: `+5.9 % [+4.3, +7.4]`, `no difference seen, at most 2.6 %
-/// more`, or `too noisy to tell: -28 % to +31 %`.
+/// more`, or `too noisy to decide: -28 % to +31 %`.
 pub(crate) fn figure(comparison: &Comparison) -> String {
     match comparison.verdict {
         Verdict::Costs | Verdict::Gains => interval(comparison),
         Verdict::NoCostAbove | Verdict::NotResolved if is_too_noisy(comparison) => {
             let [_, lower, upper] = percentages(comparison);
-            format!("too noisy to tell: {lower} % to {upper} %")
+            format!("too noisy to decide: {lower} % to {upper} %")
         }
         Verdict::NoCostAbove | Verdict::NotResolved => {
             format!("no difference seen, {}", at_most(comparison))
@@ -105,10 +105,10 @@ mod tests {
         check(cpu, bounded, [1.0, 0.99, 1.009], "no difference seen, at most 0.9 % more");
         check(tps, open, [0.99, 0.96, 1.02], "no difference seen, at most 4.0 % fewer");
         check(cpu, open, [1.0, 0.7, 1.25], "no difference seen, at most 25 % more");
-        check(cpu, open, [1.0, 0.75, 1.26], "too noisy to tell: -25 % to +26 %");
+        check(cpu, open, [1.0, 0.75, 1.26], "too noisy to decide: -25 % to +26 %");
         // Its user called it precise enough.
         check(cpu, bounded, [1.0, 0.75, 1.3], "no difference seen, at most 30 % more");
-        check(tps, open, [1.0, 0.74, 1.2], "too noisy to tell: -26 % to +20 %");
+        check(tps, open, [1.0, 0.74, 1.2], "too noisy to decide: -26 % to +20 %");
     }
 
     #[test]

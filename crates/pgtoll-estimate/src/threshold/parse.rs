@@ -96,9 +96,11 @@ fn limit(text: &str, figure: Figure) -> Result<Limit, (String, &'static str)> {
     match (unit.trim(), figure) {
         ("%", _) => Ok(Limit::Percent(number)),
         (_, Figure::Compared(_)) => {
-            let problem = "needs a percentage: what is timed has an interval only as a difference \
-                           from the baseline";
-            Err((problem.to_owned(), "a number without % is for what is counted, like wal_per_tx"))
+            let problem = "needs a percentage: a timed figure has an interval only as a difference from the baseline";
+            Err((
+                problem.to_owned(),
+                "a number without % applies to counted figures, such as wal_per_tx",
+            ))
         }
         ("", _) => Ok(Limit::Absolute(number)),
         (unit, Figure::Counted(name)) => {
@@ -173,7 +175,7 @@ mod tests {
         check("a.tps > five", "has no number at its end");
         check(
             "a.tps > 5%%",
-            "needs a percentage: what is timed has an interval only as a difference from the baseline",
+            "needs a percentage: a timed figure has an interval only as a difference from the baseline",
         );
         check("a.wal_per_tx > 5 furlongs", "has an unknown unit \"furlongs\"");
         check(

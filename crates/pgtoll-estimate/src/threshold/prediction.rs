@@ -169,8 +169,8 @@ impl PredictedFigure {
             Self::CpuShare => {
                 "not known of a server that is remote or idle: compare cores, as 'cpu > 0.5'"
             }
-            Self::Cores => "CPU is not known",
-            Self::WalShare | Self::Wal | Self::Copies => "WAL is not known",
+            Self::Cores => "CPU is unknown",
+            Self::WalShare | Self::Wal | Self::Copies => "WAL is unknown",
         }
     }
 }

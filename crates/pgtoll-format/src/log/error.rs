@@ -27,7 +27,7 @@ pub enum LogError {
         word: String,
     },
     /// No format fits the begin of the text.
-    #[error("line {line}: this is no server log that pgtoll can read")]
+    #[error("line {line}: not a server log that pgtoll can read")]
     Unknown {
         /// The first line that fits nothing.
         line: u64,

@@ -23,7 +23,7 @@ pub enum PrefixError {
     #[error("log_line_prefix ends in %")]
     Incomplete,
     /// Neither `%p` nor `%c`.
-    #[error("log_line_prefix has neither %p nor %c, so sessions cannot be told apart")]
+    #[error("log_line_prefix has neither %p nor %c, so sessions cannot be distinguished")]
     NoSession,
 }
 

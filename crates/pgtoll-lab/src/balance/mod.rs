@@ -152,5 +152,5 @@ const NOTES: [&str; 3] = [
     "the servers' answers say which of them executed a statement (current_setting('cluster_name'))",
     "all servers share CPUs, a disk and a kernel: how old reads are depends on that, and whether more \
      standbys serve more reads is not measurable here",
-    "a read that found its row is no proof that the next one will",
+    "a read that found its row does not prove that the next one will",
 ];

@@ -200,9 +200,8 @@ pub fn bridge(
 pub const BRIDGE_STEPS: usize = STEPS.len();
 
 const NOTES: [&str; 3] = [
-    "all servers share a machine and listen on Unix sockets: the times are none of a network",
-    "the SQL of each step, and what it showed, is in the record (--json); DIR stands for the run's \
-     directory",
+    "all servers share a machine and listen on Unix sockets: no time includes a network",
+    "the SQL of each stepand its result are in the record (--json); DIR is the run's directory",
     "in which order postgres_fdw commits is not documented: it depends on numbers that the server \
      gives to user mappings",
 ];

@@ -19,7 +19,7 @@ use super::{EnginePrograms, FailoverPlan};
 pub(super) fn obstacle(engine: FailoverEngine, fault: FailoverFault) -> Option<&'static str> {
     match (engine, fault) {
         (FailoverEngine::None, fault) if fault.is_handover() => {
-            Some("without a failover manager nobody hands over")
+            Some("no failover manager to switch over")
         }
         (
             FailoverEngine::Patroni | FailoverEngine::PgAutoFailover,

@@ -40,7 +40,7 @@ pub enum FailoverError {
     #[error("the primary has no disk of its own")]
     NoVolume,
     /// A handover by plan, and no engine: a mistake of pgtoll's.
-    #[error("there is nobody who hands over")]
+    #[error("no failover manager to switch over")]
     NoHandover,
     /// A receiver that was to hang, and none: a mistake of pgtoll's.
     #[error("no receiver of WAL was started beside the standby")]

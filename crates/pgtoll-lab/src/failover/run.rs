@@ -161,7 +161,7 @@ fn not_promoted(case: FailoverCase) -> &'static str {
     match (case.fault, case.engine) {
         (FailoverFault::IoFreeze, FailoverEngine::Repmgr) => {
             "repmgrd did not promote the standby: a primary whose writes wait answers its checks, \
-             and clients wait until the disk goes on"
+             and clients wait until the disk resumes"
         }
         _ => "the standby was not promoted",
     }

@@ -340,8 +340,7 @@ fn notes(record: &JudgeRecord) -> Vec<String> {
     }
     if record.nodes.iter().any(|node| node.identity.timeline.is_none()) {
         notes.push(
-            "the servers do not say which timeline they write, so that a restored or \
-                    promoted server is told by its address only"
+            "the servers do not say which timeline they write, so a restored or promoted server is recognised by its address only"
                 .to_owned(),
         );
     }

@@ -58,7 +58,7 @@ pub enum WatchError {
         source: std::io::Error,
     },
     /// Without checksums servers notice next to nothing.
-    #[error("the server has no data checksums, so that it counts no failures")]
+    #[error("the server has no data checksums, so it counts no failures")]
     NoChecksums,
     /// A standby counts what it reads itself.
     #[error("the server is a standby")]
@@ -301,7 +301,7 @@ fn proposals(pages: &[WatchedPage], standby: Option<&Dsn>) -> Vec<String> {
     let mut proposals = Vec::new();
     if pages.is_empty() {
         proposals.push(
-            "which page it is stands in the server's log (--log); `pgtoll verify PGDATA` reads all of \
+            "the server's log names the page (--log); `pgtoll verify PGDATA` reads all of \
              them"
                 .to_owned(),
         );

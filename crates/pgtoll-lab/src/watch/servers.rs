@@ -68,7 +68,7 @@ impl Standby {
         if state.identifier != self.identifier {
             Some("the server that --standby names is of another cluster")
         } else if !state.is_standby {
-            Some("the server that --standby names is no standby")
+            Some("--standby: the server is not a standby")
         } else if !state.has_checksums {
             Some("the server that --standby names has no data checksums")
         } else {

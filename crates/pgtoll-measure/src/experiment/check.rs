@@ -142,7 +142,7 @@ impl Experiment {
         for (place, since) in of_arms.chain([(root.clone(), self.since)]) {
             let unknown = since.filter(|major| facts_of_major(*major).is_none());
             found.extend(unknown.map(|major| {
-                let text = format!("since {major} is no major version that pgtoll supports");
+                let text = format!("since {major}: pgtoll does not support this major version");
                 let hint =
                     Some(format!("{} to {}", MAJORS[MAJORS.len() - 1].major, MAJORS[0].major));
                 Inconsistency { hint, ..Inconsistency::at(place.key("since"), text) }
@@ -164,8 +164,10 @@ impl Experiment {
                 && other.checksums == arm.checksums
                 && other.values == arm.values;
             if !alike || other.name == arm.name {
-                let text =
-                    format!("arm {:?} is no copy of {twin_of:?}: they must not differ", arm.name);
+                let text = format!(
+                    "arm {:?} is not a copy of {twin_of:?}: they must not differ",
+                    arm.name
+                );
                 let hint = if other.name == arm.name {
                     "a twin is a copy of another arm"
                 } else {

@@ -101,7 +101,7 @@ impl ExpectSpec {
         if let Some(url) = &self.url
             && !["https://", "http://"].iter().any(|scheme| url.starts_with(scheme))
         {
-            let text = format!("{url:?} is no address of a page");
+            let text = format!("{url:?} is not the address of a page");
             let hint = Some("begin it with https://".to_owned());
             found.push(Inconsistency { hint, ..Inconsistency::at(place.key("url"), text) });
         }

@@ -447,8 +447,7 @@ pub enum ExperimentError {
     },
     /// A script is neither built in nor a file.
     #[error(
-        "no script {name:?} (there are: {}; or the path of a file in pgbench's language; a command \
-         stands alone)",
+        "no script {name:?} (there are: {}; or the path of a file in pgbench's language; a command has its own workload)",
         list(script_names())
     )]
     NoScript {
@@ -574,12 +573,12 @@ mod tests {
         let pick = |twin_of: &str| format!("twin_of = \"{twin_of}\"");
         check(
             ("twin_of = \"off\"", &pick("hints")),
-            "\"hints\": arm \"twin\" is no copy of \"hints\": they must not differ (a twin has the \
+            "\"hints\": arm \"twin\" is not a copy of \"hints\": they must not differ (a twin has the \
              same checksums, settings and values as the arm that it copies)",
         );
         check(
             ("twin_of = \"off\"", &pick("twin")),
-            "\"twin\": arm \"twin\" is no copy of \"twin\": they must not differ (a twin is a copy \
+            "\"twin\": arm \"twin\" is not a copy of \"twin\": they must not differ (a twin is a copy \
              of another arm)",
         );
         check(
@@ -627,7 +626,7 @@ mod tests {
         check(("scale = 25", "scale = 0"), "0: scale is 0");
         check(
             ("scale = 25", "since = 12"),
-            "12: since 12 is no major version that pgtoll supports (13 to 19)",
+            "12: since 12: pgtoll does not support this major version (13 to 19)",
         );
         check(
             ("\nbaseline = \"off\"", "\n"),
@@ -708,7 +707,11 @@ mod tests {
         check(source, &with("against = \"twin\""), "");
         check(source, &with("against = \"twins\""), "arm \"twins\" does not exist");
         check(source, &with("against = \"hints\""), "arm \"hints\" does not differ from itself");
-        check(source, &with("url = \"example.org\""), "\"example.org\" is no address of a page");
+        check(
+            source,
+            &with("url = \"example.org\""),
+            "\"example.org\" is not the address of a page",
+        );
     }
 
     #[test]

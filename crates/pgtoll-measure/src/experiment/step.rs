@@ -318,7 +318,7 @@ impl Experiment {
             let place = KeyPath::default().key("arms").entry(index).key("values");
             for name in arm.values.keys() {
                 let (message, hint) = if name == SCALE {
-                    let hint = "${scale} stands for the experiment's scale factor".to_owned();
+                    let hint = "${scale} is the experiment's scale factor".to_owned();
                     ("a value cannot be called \"scale\"".to_owned(), Some(hint))
                 } else if !is_name(name) {
                     let label = "is not a lower-case letter with letters, digits and _ behind it";

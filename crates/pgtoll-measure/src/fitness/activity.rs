@@ -43,7 +43,7 @@ pub(super) fn findings(
             "memory pressure",
             waited.memory,
             [0.01, 0.10],
-            "free some memory: pages that are read again are somebody's noise",
+            "free some memory: refaults disturb the measurement",
         ),
         load(group, load_average, host),
     ]

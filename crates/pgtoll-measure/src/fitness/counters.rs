@@ -38,7 +38,7 @@ pub(super) fn findings(group: Group, facts: &CounterFacts) -> Vec<FitnessCheck> 
         CpuSplit::Sampled { hz } => group.ok(
             "CPU split",
             format!(
-                "user and kernel time are told apart {} times a second: shares need 10 s; sums \
+                "user and kernel time are separated {} times a second: shares need 10 s; sums \
                  are exact",
                 hz.map_or_else(|| "some hundred".to_owned(), |hz| hz.to_string())
             ),

@@ -80,7 +80,7 @@ fn kind(group: Group, file_system: &FileSystem) -> FitnessCheck {
         }
         "btrfs" | "zfs" | "bcachefs" => group.note(
             "file system",
-            format!("{kind}: it copies what is written, and has checksums of its own"),
+            format!("{kind}: it copies on write and has checksums of its own"),
             "compare with full_page_writes in mind: costs differ from ext4's and xfs's",
         ),
         _ => group.ok("file system", kind),
@@ -94,7 +94,7 @@ fn mount_options(group: Group, file_system: &FileSystem) -> FitnessCheck {
         return group.warn(
             "mount options",
             reading,
-            "mount with barriers: what is synced is not safe",
+            "mount with barriers: synced data are not safe",
         );
     }
     if has("sync") {
@@ -112,10 +112,10 @@ fn device(group: Group, disk: &Disk) -> FitnessCheck {
         (true, _) => "NVMe",
         (false, Some(true)) => "with heads that move, or virtual",
         (false, Some(false)) => "without heads, or virtual",
-        (false, None) => "of a kind that is not told",
+        (false, None) => "of unknown kind",
     };
     let cache = match disk.write_cache.as_deref() {
-        Some("write back") => "; it is told to empty its cache at each sync",
+        Some("write back") => "; it flushes its cache at each sync",
         Some("write through") => "; it says that it has no cache to empty",
         _ => "",
     };
@@ -158,7 +158,7 @@ fn sync(group: Group, watch: &Watch, file_system: Option<&FileSystem>) -> Fitnes
             "ask who runs it whether its cache survives a loss of power",
         )
     } else if median > 10_000.0 {
-        group.note(NAME, reading, "commits wait for this disk: CPU tells more than transactions/s")
+        group.note(NAME, reading, "commits wait for this disk: compare CPU, not transactions/s")
     } else {
         group.ok(NAME, reading)
     };

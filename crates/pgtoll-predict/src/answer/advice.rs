@@ -24,7 +24,7 @@ pub(super) fn advice(
 }
 
 fn judged_cpu(cpu: Option<&PredictedCpu>) -> (CostDecision, String) {
-    let unknown = (CostDecision::MeasureFirst, "server CPU is not known".to_owned());
+    let unknown = (CostDecision::MeasureFirst, "server CPU is unknown".to_owned());
     let Some(cpu) = cpu else { return unknown };
     if let Some(share) = &cpu.share_of_busy {
         return (judge(CHECKSUMS_RULE.cpu, share), format!("server CPU: {}", bound_words(share)));
@@ -38,7 +38,7 @@ fn judged_cpu(cpu: Option<&PredictedCpu>) -> (CostDecision, String) {
 
 fn judged_wal(wal: Option<&PredictedWal>) -> (CostDecision, String) {
     let unknown = |words: &str| (CostDecision::MeasureFirst, words.to_owned());
-    let Some(wal) = wal else { return unknown("WAL is not known") };
+    let Some(wal) = wal else { return unknown("WAL is unknown") };
     let share = wal.extra_share.filter(|_| wal.baseline_bytes_per_second >= IDLE_BYTES);
     let is_zero = wal.extra_bytes_per_second.upper <= 0.0;
     let Some(share) = &share.or(is_zero.then_some(NOTHING)) else {

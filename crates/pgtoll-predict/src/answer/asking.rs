@@ -186,8 +186,7 @@ impl Asking<'_> {
         };
         if digest.forced {
             answer.reason = Some(
-                "checkpoints came sooner than the settings begin them (CHECKPOINT, backups): what \
-                 other settings would change is not known"
+                "checkpoints came sooner than the settings begin them (CHECKPOINT, backups): the effect of other settings is unknown"
                     .to_owned(),
             );
             return;
@@ -234,7 +233,7 @@ impl Asking<'_> {
         let replayed = self.replayed(digest);
         if replayed.is_none() {
             answer.reason = Some(
-                "how well these pages compress is not known: --wal stream, or `pgtoll wal whatif`, \
+                "how well these pages compress is unknown: --wal stream, or `pgtoll wal whatif`, \
                  compresses the images that are in the WAL"
                     .to_owned(),
             );
@@ -274,7 +273,7 @@ fn hint_change(digest: &WatchDigest, logs_after: bool) -> HintChange {
     let settings = &digest.settings;
     match (settings.logs_hints(), logs_after) {
         (true, true) if settings.hints && !settings.checksums => HintChange::None(
-            "hints are logged already (wal_log_hints = on), so that WAL is paid".to_owned(),
+            "hints are logged already (wal_log_hints = on), so that WAL is already paid".to_owned(),
         ),
         (true, true) if settings.hints => {
             HintChange::None("hints stay logged (wal_log_hints = on)".to_owned())
@@ -297,7 +296,7 @@ fn gone_words(digest: &WatchDigest) -> String {
         format!("at most {size}/s, as all images together; ")
     });
     format!(
-        "how much WAL that saves is not known from counters: {}--wal stream, or `pgtoll wal whatif \
+        "counters do not show how much WAL that saves: {}--wal stream, or `pgtoll wal whatif \
          --hints off`, works it out from the WAL itself; CPU is without images",
         bound.unwrap_or_default()
     )

@@ -19,8 +19,7 @@ fn reading_notes(wal: &WatchedWal, watched: usize) -> Vec<String> {
     let read = wal.cycles.len();
     let resumed = (wal.resumed > 0).then(|| {
         format!(
-            "the connection that sends WAL was lost {} times; reading resumed where it was, so that \
-             nothing is missing",
+            "the connection that sends WAL was lost {} times; reading resumed where it stopped; nothing is missing",
             wal.resumed
         )
     });
@@ -66,7 +65,7 @@ pub(super) fn notes(
     }
     if !watch.windows.is_empty() && !watch.windows.iter().any(|window| window.is_cycle) {
         notes.push(
-            "no whole checkpoint cycle was seen: a part stands for the whole, with wider ranges"
+            "no whole checkpoint cycle was seen: ranges are from a part of one, and wider"
                 .to_owned(),
         );
     }
@@ -88,8 +87,7 @@ pub(super) fn notes(
     if watch.wal.is_none() && !logs_hints(server) && pruned > wal / UNNOTED {
         notes.push(
             "VACUUM and readers remove dead rows from pages. Where hints are logged, a page's image comes \
-             before that, and is longer. Counters say only how much was removed at most, so that the range \
-             of WAL is wide: --wal stream counts it"
+             before that, and is longer. Counters give only an upper bound, so the range of WAL is wide: --wal stream counts it"
                 .to_owned(),
         );
     }

@@ -178,7 +178,8 @@ fn where_volume_begins_checkpoints_the_rule_is_replayed() {
 #[test]
 fn reading_that_was_disturbed_is_noted() {
     let notes = |wal| answered(&HINTS, wal, "wal_log_hints=off").notes;
-    let lost = |notes: &[String]| notes.iter().any(|note| note.contains("resumed where it was"));
+    let lost =
+        |notes: &[String]| notes.iter().any(|note| note.contains("resumed where it stopped"));
     let undisturbed = notes(wal(true));
     assert!(!lost(&undisturbed), "{undisturbed:?}");
     let resumed = notes(WatchedWal { resumed: 2, ..wal(true) });

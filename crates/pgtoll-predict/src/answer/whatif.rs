@@ -28,8 +28,7 @@ pub(super) fn hints_gone(digest: &WatchDigest, wal: &WatchedWal) -> Option<GoneH
     let extra = saving.share.scaled(rate);
     let images = saving.image_bytes.map_or(Bounded::ZERO, |bytes| extra.scaled(1.0 / bytes));
     let of_cycles: Vec<f64> = saving.of_cycles.iter().map(|share| share * rate).collect();
-    let part = "fewer than two redo points were read: what is left out is that of a part of a \
-                checkpoint cycle, and may be nothing or all images";
+    let part = "fewer than two redo points were read: the estimate is from a part of a checkpoint cycle; between none and all images may be saved";
     Some(GoneHints {
         wal: PredictedWal {
             extra_p95_bytes_per_second: p95(&of_cycles),

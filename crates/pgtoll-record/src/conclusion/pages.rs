@@ -166,7 +166,7 @@ impl PrintedRecord for RepairRecord {
             findings.push(Finding::new(FindingCode::RepairRemaining, &*self.data, blocks));
         }
         if self.has_other_damage {
-            let sentence = "damage remains that is no block: see pgtoll verify";
+            let sentence = "damage outside of blocks remains: see pgtoll verify";
             findings.push(Finding::new(FindingCode::FilesWrong, &*self.data, sentence));
         }
         Conclusion::of_findings(findings, !self.is_partial)

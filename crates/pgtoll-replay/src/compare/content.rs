@@ -73,7 +73,7 @@ impl DatabaseContent {
     fn difference(&self, other: &Self) -> Option<String> {
         let missing = self.tables.keys().find(|name| !other.tables.contains_key(*name));
         if let Some(name) = missing {
-            return Some(format!("there is no table {name}"));
+            return Some(format!("no table {name}"));
         }
         if let Some(name) = other.tables.keys().find(|name| !self.tables.contains_key(*name)) {
             return Some(format!("table {name} is not in the baseline's"));
@@ -122,7 +122,7 @@ mod tests {
             assert_eq!(found.as_deref(), expected);
         };
         check(&[("public.a", 3, "1 2"), ("public.b", 4, "5 6")], None);
-        check(&[("public.a", 3, "1 2")], Some("database \"shop\": there is no table public.b"));
+        check(&[("public.a", 3, "1 2")], Some("database \"shop\": no table public.b"));
         check(
             &[("public.a", 3, "1 2"), ("public.b", 5, "5 7")],
             Some("database \"shop\": table public.b has 5 rows instead of 4"),

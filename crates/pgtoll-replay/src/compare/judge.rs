@@ -237,8 +237,7 @@ fn queue_note(under_way: f64, busy: f64, cores: u64) -> Option<String> {
     is_crowded.then(|| {
         format!(
             "{under_way:.1} statements were under way on average, and all processors ({cores}) were busy \
-             {:.0} % of the time: statements waited for each other, so that each one's time is mostly \
-             that of others, and a difference of one looks smaller than it is; --speed 1 replays the \
+             {:.0} % of the time: statements waited for each other, so each one's time is mostly that of others, and a difference looks smaller than it is; --speed 1 replays the \
              work when it was due",
             100.0 * busy
         )

@@ -338,8 +338,7 @@ const TELL_BYTES: usize = 64 << 10;
 /// No message before the server is ready is longer.
 const AUTHENTICATION_BYTES_MAX: usize = 64 << 10;
 
-const REFUSAL: &str = "the server asks for no password and sees the user that runs pgtoll, so that other \
-    users are not let in through the capture";
+const REFUSAL: &str = "the server asks for no password and sees the user that runs pgtoll, so other users cannot connect through the capture";
 const FAREWELL: &str = "terminating connection: the capture by pgtoll has ended";
 
 impl SessionCapture {

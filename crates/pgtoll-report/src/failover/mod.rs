@@ -384,7 +384,7 @@ impl FailoverRow {
         let losing = self.judged.iter().filter(|(_, lost)| *lost > 0).count();
         let runs = self.judged.len();
         let loss = if runs == 0 {
-            "what was lost is unknown".to_owned()
+            "losses are unknown".to_owned()
         } else if losing == 0 {
             format!(
                 "0 of {} acknowledged transactions lost (none in {}: up to {:.0} % of runs may lose \

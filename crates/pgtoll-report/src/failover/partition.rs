@@ -117,7 +117,9 @@ impl PartitionSummary {
                 format!("two primaries for {two:.1} s, until an administrator stopped the old one")
             }
             (Some(two), Some(_)) => format!("two primaries for {two:.1} s"),
-            (Some(two), None) => format!("two primaries for {two:.1} s, of which none was ended"),
+            (Some(two), None) => {
+                format!("two primaries for {two:.1} s, neither of which was stopped")
+            }
         };
         format!("no service for {}; {primaries}", sides.join(", for "))
     }

@@ -135,7 +135,7 @@ fn record_of_engines(runs: u32) -> FailoverRecord {
         fault: FailoverFault::Switchover,
         engine: Some(FailoverEngine::None),
         by_nature: true,
-        reason: "nobody hands over".to_owned(),
+        reason: "no failover manager to switch over".to_owned(),
     }];
     record
 }

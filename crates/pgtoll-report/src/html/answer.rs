@@ -25,9 +25,7 @@ pub(crate) fn heading(run: &Run, result: &RunResult) -> Markup {
         p class="quiet small" { (servers(result)) }
         @if !result.complete {
             p class="warning" role="note" {
-                strong { "This run is incomplete" } " (" (why(run)) "). \
-                What was measured until then is shown. Its intervals are as wide as that little \
-                allows; what is missing is in the notes."
+                strong { "This run is incomplete" } " (" (why(run)) "). The page shows the measurements until then, with wide intervals; the notes list what is missing."
             }
         }
     }

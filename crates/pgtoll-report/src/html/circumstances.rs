@@ -239,7 +239,7 @@ pub(crate) fn reading(result: &RunResult) -> Markup {
             dt { "~" }
             dd { "The interval covers zero: there may be a difference either way, as large as \
                 the interval’s ends. The answer says “no difference seen, at most” its \
-                end, or “too noisy to tell” where that is more than 25 %; and how much longer to measure." }
+                end, or “too noisy to decide” where that is more than 25 %; and how much longer to measure." }
             dt { "null, twin" }
             dd { "A copy of " (baseline) " without any difference, measured like every other arm. \
                 Whatever it shows is chance; a grey band in the pictures. If it stands beside \

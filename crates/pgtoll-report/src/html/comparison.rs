@@ -27,7 +27,7 @@ pub(crate) fn forests(result: &RunResult) -> Markup {
         .collect();
     if figures.is_empty() {
         return html! {
-            p { "There is no comparison: it needs at least two completed rounds or repetitions." }
+            p { "No comparison: at least two completed rounds or repetitions are needed." }
         };
     }
     html! {

@@ -60,7 +60,7 @@ fn differences(overview: &Overview) -> Markup {
     let groups: Vec<ForestGroup> = overview.experiments.iter().flat_map(groups).collect();
     if groups.is_empty() {
         return html! {
-            p { "There is no comparison: it needs at least two completed rounds or repetitions." }
+            p { "No comparison: at least two completed rounds or repetitions are needed." }
         };
     }
     let output = groups.iter().flat_map(|group| {

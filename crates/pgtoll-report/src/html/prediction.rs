@@ -28,7 +28,7 @@ pub(crate) fn prediction_html(prediction: &PredictionRecord) -> String {
         sections.push(("payers", heading(prediction), payers(prediction)));
     }
     if !check_lines(&prediction.checks).is_empty() {
-        sections.push(("checked", "Checked against what was seen", checked(prediction)));
+        sections.push(("checked", "Checked against the observed server", checked(prediction)));
     }
     sections.push(("windows", "Windows", windows(prediction)));
     sections.push(("seen", "What was seen", seen(prediction)));
@@ -52,7 +52,7 @@ pub(crate) fn prediction_html(prediction: &PredictionRecord) -> String {
         &title,
         &heading,
         &main,
-        "Made by pgtoll from what was seen of a server.",
+        "Made by pgtoll from the observation of a server.",
         &inert(prediction),
     )
 }

@@ -23,7 +23,7 @@ pub(crate) fn section(run: &Run, result: &RunResult) -> Markup {
             or a round that lies apart, says that the machine changed."
         }
     };
-    let none = "Nothing was timed in two arms: there is no difference to show.";
+    let none = "Nothing was timed in two arms: no difference to show.";
     figures(run, &words, none, |item, index| {
         of_workload(run, result, item, index).filter(|_| item.timed)
     })

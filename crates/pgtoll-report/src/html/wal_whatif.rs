@@ -58,7 +58,7 @@ fn heading(record: &WalWhatIfRecord) -> Markup {
         } @else if !record.end.kind.is_whole() {
             p class="warning" role="note" {
                 strong { "Not all was read" }
-                ": " (record.end.words.trim_end_matches('.')) ". This page is about what is before it."
+                ": " (record.end.words.trim_end_matches('.')) ". This page covers the WAL before it."
             }
         }
     }

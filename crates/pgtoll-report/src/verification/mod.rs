@@ -276,8 +276,8 @@ pub(crate) fn severity(severity: Severity) -> &'static str {
     match severity {
         Severity::Data => "data",
         Severity::Catalog => "a catalog",
-        Severity::Index => "an index, which can be made again",
-        Severity::Map => "a map, which the server makes again",
+        Severity::Index => "an index, which can be rebuilt",
+        Severity::Map => "a map, which the server rebuilds",
         Severity::Unlogged => "not logged: a crash empties it",
         Severity::Leftover => "a leftover that no relation uses",
         Severity::Unknown => "owner unknown",

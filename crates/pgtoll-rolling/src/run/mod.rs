@@ -359,9 +359,7 @@ impl<'a> RollingRun<'a> {
     /// What the user has to do now.
     fn add_next_steps(&mut self, is_ok: bool) {
         if !is_ok {
-            self.record
-                .next
-                .push("--resume goes on; --abort ends the run in good order".to_owned());
+            self.record.next.push("--resume continues; --abort ends the run cleanly".to_owned());
             return;
         }
         for site in &self.sites {

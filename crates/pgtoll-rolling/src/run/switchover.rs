@@ -343,7 +343,7 @@ fn fence_found(old: &NodeSite) -> Result<LastWal, RollingError> {
     if !row.is_true("recovery")? {
         return Err(RollingError::State {
             message: format!("{} runs as a primary again", old.name()),
-            hint: "nothing was promoted; --resume begins the switchover anew".to_owned(),
+            hint: "nothing was promoted; --resume restarts the switchover".to_owned(),
         });
     }
     Ok(LastWal::Received(row.text_of_column("lsn")?.parse().unwrap_or(Lsn(0))))
@@ -391,8 +391,7 @@ fn check_replies(of_old: &mut NodeConnection) -> Result<(), RollingError> {
     Err(RollingError::State {
         message: format!("receivers of WAL do not answer: {names}"),
         hint:
-            "the primary would wait for them when it stops, up to wal_sender_timeout: end them or \
-               let them go on, then --resume"
+            "the primary would wait for them when it stops, up to wal_sender_timeout: end them or let them continue, then --resume"
                 .to_owned(),
     })
 }

@@ -15,7 +15,7 @@ pub(super) fn damaged(name: &RelationName, start: &str) -> Vec<Advice> {
     let table = sql::qualified(name);
     let empty = format!(
         "{start}no row is lost. Empty the map, here and on standbys: VACUUM alone fills it here, but may \
-         leave theirs different. Do not remove the file, of which they are not told"
+         leave theirs different. Do not remove the file: standbys would not learn of it"
     );
     vec![
         statement(name, empty, truncate(name)),
@@ -33,8 +33,7 @@ pub(super) fn damaged_on_standby(major: u32) -> Vec<Advice> {
             if minor == 0 { String::new() } else { format!("from {major}.{minor} on, ") };
         steps.push(describe(&format!(
             "no row is lost. {releases}replay stops at such a page with FATAL \"invalid page\": start the \
-             standby again, and the WAL's image replaces it. With full_page_writes = off, make the standby \
-             anew. Do not remove, empty or zero the file: replay would PANIC"
+             standby again, and the WAL's image replaces it. With full_page_writes = off, rebuild the standby. Do not remove, empty or zero the file: replay would PANIC"
         )));
     }
     if refuses_since == Some(0) {

@@ -138,7 +138,7 @@ impl AdvisedCluster {
             )],
             _ => vec![describe(
                 "verify the primary first. If it is sound, rebuild this standby from it (pg_basebackup); \
-                 what is damaged there, too, is repaired there: a standby changes nothing itself",
+                 repair pages that are damaged there too on the primary: a standby changes nothing itself",
             )],
         }
     }
@@ -513,7 +513,8 @@ fn blocks(ranges: &[Range]) -> String {
     }
 }
 
-const KEEP: &str = "change the damaged table only after what was saved has been looked at, and keep both until then";
+const KEEP: &str =
+    "change the damaged table only after checking the saved rows, and keep both until then";
 /// More are read block by block.
 const RANGES_MAX: usize = 8;
 const RANGES_SHOWN: usize = 4;

@@ -258,5 +258,4 @@ impl Compared {
 
 const NO_CONTROL: &str =
     "global/pg_control is missing: this is not a base backup, or not all of it";
-const TABLESPACE_ALONE: &str = "a tablespace's tar by itself: whether the backup is complete cannot \
-    be told without the data directory's tar; name the directory that has both";
+const TABLESPACE_ALONE: &str = "a tablespace's tar by itself: completeness cannot be checked without the data directory's tar; name the directory that has both";

@@ -25,7 +25,7 @@ pub enum PatrolError {
         source: io::Error,
     },
     /// The file is something else, or of another version.
-    #[error("{} is no state of a patrol that this pgtoll can read", path.display())]
+    #[error("{} is not a patrol state that this pgtoll can read", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,

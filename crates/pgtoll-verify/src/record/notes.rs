@@ -112,8 +112,7 @@ fn backup_notes(verified: &Verified, wal: WalAtHand, maps: &str) -> Vec<String> 
                 .to_owned(),
         ),
         WalAtHand::Missing if failures + unverified > 0 => notes.push(
-            "the WAL that the backup needs is not at hand, or not all of it: pages that the \
-             server wrote while they were copied cannot be told from damage; name it with --wal, \
+            "the backup's WAL is missing or incomplete: pages written during the copy cannot be distinguished from damage; name it with --wal, \
              or restore the backup, let it recover, and verify then"
                 .to_owned(),
         ),
@@ -168,7 +167,7 @@ fn unsettled_notes(verified: &Verified) -> Vec<String> {
     );
     hint(
         |why| matches!(why, Unsettled::Resident),
-        "what is in the server's memory cannot be judged: from PostgreSQL 17 on the extension \
+        "pages in the server's memory cannot be judged: from PostgreSQL 17 on the extension \
          pg_buffercache lets a superuser evict it; else verify again after a restart",
     );
     hint(

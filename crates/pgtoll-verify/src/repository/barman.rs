@@ -12,7 +12,7 @@ pub enum BarmanInfoError {
     #[error("backup.info has no status")]
     NoStatus,
     /// Not as Python writes it.
-    #[error("backup.info lists tablespaces in a way that is not known")]
+    #[error("backup.info lists tablespaces in an unknown format")]
     Tablespaces,
 }
 

@@ -81,7 +81,7 @@ pub enum PgBackRestManifestError {
     #[error("encrypted: restore it with pgBackRest, and verify that")]
     Encrypted,
     /// Of UTF-8.
-    #[error("{PGBACKREST_MANIFEST} is no text: is it encrypted?")]
+    #[error("{PGBACKREST_MANIFEST} is not text: is it encrypted?")]
     NoText,
     /// Its checksum is written last.
     #[error("{PGBACKREST_MANIFEST} does not end with its checksum: it was cut short")]

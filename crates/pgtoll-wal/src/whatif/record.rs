@@ -127,9 +127,7 @@ fn notes(
     }
     if hints {
         notes.push(
-            "Hints are logged once a page and checkpoint. Where checkpoints follow each other \
-             faster than in this WAL, hints come to be logged of which it has no trace: how often \
-             readers set them is estimated from those that it logs."
+            "Hints are logged once a page and checkpoint. More frequent checkpoints log hint-bit images that this WAL does not contain: their number is estimated from those that it logs."
                 .to_owned(),
         );
     }

@@ -8,7 +8,7 @@ pub enum EvaluationError {
     #[error("undefined variable :{0}")]
     Undefined(String),
     /// A query's value is neither number nor boolean.
-    #[error("variable :{name} is no number: {value:?}")]
+    #[error("variable :{name} is not a number: {value:?}")]
     Malformed {
         /// The variable.
         name: String,

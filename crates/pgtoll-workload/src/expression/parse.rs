@@ -210,7 +210,7 @@ impl<'a> Parser<'a> {
         }
         let Some(named) = Named::find(word) else {
             self.next -= 1;
-            return Err(self.mistake(format!("there is no function {word:?}")));
+            return Err(self.mistake(format!("unknown function {word:?}")));
         };
         self.next += 1;
         self.function(named)

@@ -54,7 +54,7 @@ fn refusal(name: &str) -> String {
         "shell" | "setshell" => "what a program costs would be taken for the server's cost",
         "startpipeline" | "syncpipeline" | "endpipeline" => "statements are sent one by one",
         "" => return "a command must follow the backslash".to_owned(),
-        _ => return format!("there is no command \\{name}"),
+        _ => return format!("unknown command \\{name}"),
     };
     format!("\\{name} is not supported: {why}")
 }
@@ -62,7 +62,7 @@ fn refusal(name: &str) -> String {
 fn set(text: &str, words: &mut Words<'_>) -> Result<Action, SyntaxError> {
     let Some((at, variable)) = words.next() else { return Err(words.missing("variable")) };
     if !is_name(variable) {
-        return Err(SyntaxError::new(at, format!("{variable:?} is no name for a variable")));
+        return Err(SyntaxError::new(at, format!("{variable:?} is not a valid variable name")));
     }
     let expression = expression::parse(text, words.at..words.text.len())?;
     Ok(Action::Set { variable: variable.to_owned(), expression })
@@ -72,7 +72,7 @@ fn sleep(words: &mut Words<'_>) -> Result<Action, SyntaxError> {
     let Some((at, word)) = words.next() else { return Err(words.missing("time")) };
     if let Some(name) = word.strip_prefix(':') {
         if !is_name(name) {
-            return Err(SyntaxError::new(at, format!("{name:?} is no name for a variable")));
+            return Err(SyntaxError::new(at, format!("{name:?} is not a valid variable name")));
         }
         let unit_us = words.next().map_or(Ok(SECOND_US), |(at, word)| unit_us(at, word))?;
         return Ok(Action::Sleep { amount: Amount::Variable(name.to_owned()), unit_us });
@@ -96,7 +96,7 @@ fn unit_us(at: usize, word: &str) -> Result<u64, SyntaxError> {
         "us" => Ok(1),
         "ms" => Ok(1000),
         "s" => Ok(SECOND_US),
-        _ => Err(SyntaxError::new(at, format!("unit {word:?} is none of us, ms and s"))),
+        _ => Err(SyntaxError::new(at, format!("unit {word:?} is not us, ms or s"))),
     }
 }
 

@@ -136,7 +136,7 @@ impl Script {
         let commands = sql::commands(text).and_then(|found| {
             check_conditions(&found)?;
             if found.is_empty() {
-                return Err(SyntaxError::new(0, "there is no command"));
+                return Err(SyntaxError::new(0, "unknown command"));
             }
             Ok(found)
         });

@@ -115,7 +115,7 @@ impl Scanner<'_> {
                 statement.capture = Some(capture);
                 Ok(())
             }
-            _ => Err(SyntaxError::new(begin, "no SQL statement stands before this")),
+            _ => Err(SyntaxError::new(begin, "no SQL statement precedes this")),
         }
     }
 

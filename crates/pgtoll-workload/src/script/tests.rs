@@ -42,9 +42,9 @@ fn mistakes_are_placed() {
         let error = Script::parse("x.sql", text).unwrap_err().to_string();
         assert_eq!(error, format!("x.sql, {expected}"), "{text}");
     };
-    check("", "line 1, column 1: there is no command");
-    check("-- nothing\n;\n", "line 1, column 1: there is no command");
-    check("SELECT 1;\n  \\foo 1", "line 2, column 3: there is no command \\foo");
+    check("", "line 1, column 1: unknown command");
+    check("-- nothing\n;\n", "line 1, column 1: unknown command");
+    check("SELECT 1;\n  \\foo 1", "line 2, column 3: unknown command \\foo");
     check("\\ set a 1", "line 1, column 1: a command must follow the backslash");
     check(
         "\\shell ls",
@@ -66,13 +66,13 @@ fn mistakes_are_placed() {
     check("SELECT $x$ $y$", "line 1, column 8: the quotation does not end");
     check("/* /* */", "line 1, column 1: the comment does not end");
     check("\\set", "line 1, column 5: a variable is missing");
-    check("\\set 1a 1", "line 1, column 6: \"1a\" is no name for a variable");
+    check("\\set 1a 1", "line 1, column 6: \"1a\" is not a valid variable name");
     check("\\set a", "line 1, column 7: unexpected end of the expression");
     check("\\set a 1 +", "line 1, column 11: unexpected end of the expression");
     check("\\set a \\\n  1 + )", "line 2, column 7: unexpected \")\"");
     check("\\set a 1 ? 2", "line 1, column 10: unexpected character '?'");
     check("\\set a 1 2", "line 1, column 10: unexpected number 2");
-    check("\\set a foo(1)", "line 1, column 8: there is no function \"foo\"");
+    check("\\set a foo(1)", "line 1, column 8: unknown function \"foo\"");
     check("\\set a foo", "line 1, column 8: unexpected word \"foo\"");
     check("\\set a 1 + power(1)", "line 1, column 12: power takes 2 arguments, not 1");
     check("\\set a least()", "line 1, column 8: least takes 1 to 16 arguments, not 0");
@@ -91,14 +91,14 @@ fn mistakes_are_placed() {
     check("\\elif 1", "line 1, column 1: \\elif without \\if");
     check("\\endif", "line 1, column 1: \\endif without \\if");
     check("\\if 1\n\\endif 1", "line 2, column 8: unexpected \"1\"");
-    check("\\gset", "line 1, column 1: no SQL statement stands before this");
-    check("SELECT 1 \\gset\n\\gset", "line 2, column 1: no SQL statement stands before this");
+    check("\\gset", "line 1, column 1: no SQL statement precedes this");
+    check("SELECT 1 \\gset\n\\gset", "line 2, column 1: no SQL statement precedes this");
     check("SELECT 1 \\gset a-", "line 1, column 16: no variable's name can begin with \"a-\"");
     check("SELECT 1 \\gset a b", "line 1, column 18: unexpected \"b\"");
     check("\\sleep", "line 1, column 7: a time is missing");
     check("\\sleep x", "line 1, column 8: \"x\" is not a time: it must be an integer");
-    check("\\sleep 1 h", "line 1, column 10: unit \"h\" is none of us, ms and s");
-    check("\\sleep 10h", "line 1, column 10: unit \"h\" is none of us, ms and s");
+    check("\\sleep 1 h", "line 1, column 10: unit \"h\" is not us, ms or s");
+    check("\\sleep 10h", "line 1, column 10: unit \"h\" is not us, ms or s");
     check("\\sleep 10 ms x", "line 1, column 14: unexpected \"x\"");
     let deep = format!("\\set a {}1", "(".repeat(5000));
     check(&deep, "line 1, column 108: expression is nested too deeply");

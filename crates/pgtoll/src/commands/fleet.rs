@@ -123,7 +123,7 @@ fn run_fleet(
         counts.iter().map(|(count, label)| format!("{count} {label}")).collect();
     printer.milestone(&counts.join(", "));
     if let Some(signal) = interrupt.signal() {
-        printer.warn(&format!("pgtoll: interrupted by {signal}; run it again to go on"));
+        printer.warn(&format!("pgtoll: interrupted by {signal}; run it again to continue"));
     }
     if summary.is_interrupted || summary.failed > 0 {
         return Ok(Status::CouldNotTell);

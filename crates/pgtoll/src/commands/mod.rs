@@ -55,7 +55,7 @@ fn location(text: &str) -> anyhow::Result<StoreUrl> {
         }
     }
     StoreUrl::of_path(&plain)
-        .ok_or_else(|| Usage::error(format!("{text:?} is no path in UTF-8"), "name another one"))
+        .ok_or_else(|| Usage::error(format!("{text:?} is not a path in UTF-8"), "name another one"))
 }
 
 /// Reads a run's record: a result directory, or the file itself.

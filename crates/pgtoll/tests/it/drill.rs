@@ -565,7 +565,7 @@ fn mistakes_of_a_drill_are_one_line_and_a_hint() {
     };
     check(&data, &[], "a server runs on", "pg_basebackup");
     check(&backup, &[&backup.display().to_string()], "here are several", "one after the other");
-    check(&drilled.place("archive"), &[], "is no base backup", "PG_VERSION");
+    check(&drilled.place("archive"), &[], "is not a base backup", "PG_VERSION");
     check(&backup, &["-o", "drilled.csv"], "unknown ending .csv", ".html");
     check(&backup, &["--postgres", "/usr"], "holds no PostgreSQL server", "--postgres");
     check(&backup, &["--work-dir", "/nowhere"], "find /nowhere", "--work-dir");

@@ -194,7 +194,7 @@ fn a_running_server_is_refused_and_not_a_byte_changes() {
     cluster.kill(&mut guard).unwrap();
     let ran = switched("enable", &cluster, &[]);
     assert_eq!(ran.status, Some(2), "{ran:?}");
-    assert!(ran.stderr.contains("was not shut down in good order"), "{ran:?}");
+    assert!(ran.stderr.contains("was not shut down cleanly"), "{ran:?}");
     assert!(ran.stderr.contains("\"in production\""), "{ran:?}");
 }
 

@@ -16,7 +16,7 @@ fn an_experiment_in_which_nothing_is_wrong() {
     let ran = run(pgtoll().args(["measure", "--check", "--seed", "1"]).arg(&file));
     assert_eq!((ran.status, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
     let mut lines = ran.stdout.lines();
-    let expected = format!("{}: 3 arms, 3 workloads: nothing is wrong", file.display());
+    let expected = format!("{}: 3 arms, 3 workloads: valid", file.display());
     assert_eq!(lines.next(), Some(expected.as_str()));
     assert_eq!(lines.next(), Some("experiment small: Does all of it run?"));
 }
@@ -100,7 +100,7 @@ fn mistakes_have_a_place_a_mark_and_a_hint() {
     check(
         &scratch,
         ("twin_of = \"off\"", "checksums = true\ntwin_of = \"off\""),
-        "pgtoll: my.toml:21:11: arm \"twin\" is no copy of \"off\": they must not differ\n\
+        "pgtoll: my.toml:21:11: arm \"twin\" is not a copy of \"off\": they must not differ\n\
          \u{20} 21 | twin_of = \"off\"\n\
          \u{20}    |           ^^^^^\n\
          hint: a twin has the same checksums, settings and values as the arm that it copies",
@@ -131,12 +131,12 @@ fn bad_scripts_are_told_at_their_entry() {
         &scratch,
         ("\"select-only\"", "[\"select-only\", \"bad.sql@2\", \"none.sql\"]"),
         &format!(
-            "pgtoll: my.toml:25:26: read {read}: bad.sql, line 2, column 1: there is no command \\sett\n\
+            "pgtoll: my.toml:25:26: read {read}: bad.sql, line 2, column 1: unknown command \\sett\n\
              \u{20} 25 | script = [\"select-only\", \"bad.sql@2\", \"none.sql\"]\n\
              \u{20}    |                          ^^^^^^^^^^^\n\
              pgtoll: my.toml:25:39: no script \"none.sql\" (there are: select-only, simple-update, \
              tpcb-like, append-log, etl-scatter, unlogged-ingest, web-oltp; or the path of a file \
-             in pgbench's language; a command stands alone)\n\
+             in pgbench's language; a command has its own workload)\n\
              \u{20} 25 | script = [\"select-only\", \"bad.sql@2\", \"none.sql\"]\n\
              \u{20}    |                                       ^^^^^^^^^^"
         ),

@@ -348,7 +348,10 @@ fn without_an_engine_the_outage_is_a_bound_and_losses_are_judged() {
     // Nobody hands over by plan, and that is said.
     let [skipped] = &record.skipped[..] else { panic!("{record:?}") };
     assert_eq!(skipped.engine, Some(FailoverEngine::None));
-    assert!(skipped.by_nature && skipped.reason.contains("nobody hands over"), "{skipped:?}");
+    assert!(
+        skipped.by_nature && skipped.reason.contains("no failover manager to switch over"),
+        "{skipped:?}"
+    );
     let file = scratch.path("failover.json");
     std::fs::write(&file, serde_json::to_string(&record).unwrap()).unwrap();
     let shown = run(pgtoll().arg("report").arg(&file));

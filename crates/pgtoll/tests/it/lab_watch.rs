@@ -189,7 +189,7 @@ fn servers_that_cannot_be_watched_are_refused_and_a_quiet_one_is_done() {
     let standby = dsn(&pair.standby);
     check(pgtoll().args(["lab", "watch", "--dsn", &standby]), 2, "the server is a standby");
     let own = dsn(&pair.primary);
-    check(pair.watch().args(["--standby", &own]), 2, "is no standby");
+    check(pair.watch().args(["--standby", &own]), 2, "is not a standby");
     check(
         pair.watch().args(["--log", "/nonexistent/log", "--for", "1s"]),
         0,

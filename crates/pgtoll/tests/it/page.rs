@@ -110,7 +110,7 @@ fn what_is_no_page_is_an_error() {
     let file = file.to_str().unwrap();
     let ran = page("show", &[file, "1"]);
     assert_eq!(ran.status, Some(2), "{ran:?}");
-    assert!(ran.stderr.contains("has 1 blocks: there is no block 1"), "{ran:?}");
+    assert!(ran.stderr.contains("has 1 blocks: no block 1"), "{ran:?}");
     assert_eq!(page("show", &[file, "0"]).status, Some(1));
     assert_eq!(page("show", &[scratch.work().to_str().unwrap(), "0"]).status, Some(2));
     let ran = page("checksum", &[file]);

@@ -169,7 +169,7 @@ fn a_second_patrol_is_refused_and_a_signal_ends_the_first_with_its_state() {
         let output = first.wait_with_output().unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(0), "{stderr}");
-        assert!(stderr.contains("ended by SIGTERM; the same command goes on"), "{stderr}");
+        assert!(stderr.contains("ended by SIGTERM; the same command continues"), "{stderr}");
         let stdout = String::from_utf8(output.stdout).unwrap();
         let words = ["nothing wrong so far", "\n\nsound\n"];
         assert!(words.iter().any(|words| stdout.contains(words)), "{stdout}");
@@ -281,7 +281,7 @@ fn what_is_no_patrol_is_refused_in_a_line() {
     let output = data.join("out.prom");
     let output = [&rate[..], &["-o", output.to_str().unwrap()]].concat();
     check(&[&data], &state, &output, "is in the data directory");
-    check(&[&data], &file("text", "text"), &rate, "is no state of a patrol");
+    check(&[&data], &file("text", "text"), &rate, "is not a patrol state");
     symlink(scratch.path("text"), scratch.path("planted")).unwrap();
     check(&[&data], &scratch.path("planted"), &rate, "is a symbolic link");
     assert_eq!(fs::read_to_string(scratch.path("text")).unwrap(), "text");
@@ -294,7 +294,7 @@ fn what_is_no_patrol_is_refused_in_a_line() {
     let other = file("other", &serde_json::to_string(&other).unwrap());
     check(&[&data], &other, &rate, "is of the cluster");
     let newer = fs::read_to_string(&state).unwrap().replace("pgtoll.patrol/1", "pgtoll.patrol/2");
-    check(&[&data], &file("newer", &newer), &rate, "is no state of a patrol");
+    check(&[&data], &file("newer", &newer), &rate, "is not a patrol state");
     fs::write(data.join("backup_label"), "START WAL LOCATION: 0/2000028 (file 0)\n").unwrap();
     check(&[&data], &state, &rate, "is a base backup");
     let ran = run(pgtoll().arg("verify").arg(&data).args(["--within", "7d"]));

@@ -118,7 +118,7 @@ fn wrong_standbys_are_refused_and_nothing_is_written() {
     check_past(&mut guard, &cluster, &wrong);
     execute(&paused, &["SELECT pg_wal_replay_resume()"]);
     paused.promote().unwrap();
-    wrong.check(7, &dsn(&paused), "it is no standby");
+    wrong.check(7, &dsn(&paused), "it is not a standby");
     let follower = paused.standby(&mut guard, "follower", paused.directory()).unwrap();
     follower.start(&mut guard).unwrap();
     wrong.check(7, &dsn(&follower), "it is on timeline 2");

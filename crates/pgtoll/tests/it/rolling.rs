@@ -531,7 +531,7 @@ fn check_kill(set: &mut ReplicaSet, enable: bool, point: &str, after: After) {
     assert!(primaries.len() <= 1, "{label}: {primaries:?}");
     let refused = set.rolling(command, &["--yes"]);
     assert!(
-        !refused.success && refused.stderr.contains("--resume goes on"),
+        !refused.success && refused.stderr.contains("--resume continues"),
         "{label}: {refused:?}"
     );
     if matches!(after, After::StartAndResume | After::StartAndAbort) {

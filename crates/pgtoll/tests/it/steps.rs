@@ -323,7 +323,7 @@ fn wrong_steps_are_told_with_their_place() {
         r#"{ script = "tpbc-like", transactions = 1, measure = "a" }"#,
         "14:22: no script \"tpbc-like\" (there are: select-only, simple-update, tpcb-like, \
          append-log, etl-scatter, unlogged-ingest, web-oltp; or the path of a file in pgbench's \
-         language; a command stands alone)",
+         language; a command has its own workload)",
     );
     check(
         r#"{ program = "true ${none}", measure = "a" }"#,

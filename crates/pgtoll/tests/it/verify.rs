@@ -437,7 +437,7 @@ fn check_resumed(cluster: &Cluster, whole: &Value) {
     };
     let (status, stderr) = stopped(Signal::SIGINT);
     assert_eq!(status, Some(2), "{stderr}");
-    assert!(stderr.contains("hint: the same command goes on from"), "{stderr}");
+    assert!(stderr.contains("hint: the same command continues from"), "{stderr}");
     assert_eq!(stopped(Signal::SIGKILL).0, None);
 
     let resumed = {
@@ -454,7 +454,7 @@ fn check_resumed(cluster: &Cluster, whole: &Value) {
     fs::write(&path, "something else").unwrap();
     let foreign = run(pgtoll().arg("verify").arg(cluster.data()).args(["--resume", name]));
     assert_eq!(foreign.status, Some(2), "{foreign:?}");
-    assert!(foreign.stderr.contains("is no resume file of this pgtoll"), "{foreign:?}");
+    assert!(foreign.stderr.contains("is not a resume file of this pgtoll"), "{foreign:?}");
     assert!(foreign.stderr.contains("hint: name another file"), "{foreign:?}");
     assert_eq!(fs::read(&path).unwrap(), b"something else");
 }

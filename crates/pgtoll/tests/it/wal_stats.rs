@@ -124,7 +124,7 @@ fn damage_is_a_gap_that_is_named_and_the_rest_is_read() {
     fs::write(&paths[1], &whole).unwrap();
     change(&paths[3], |bytes| bytes.truncate(PAGE));
     let ran = stats(&directory);
-    check(&ran, "is cut short: it ends at 0/402000; what is before it is shown");
+    check(&ran, "is cut short: it ends at 0/402000; the WAL before it is shown");
     assert!(!ran.stdout.contains("left out"), "{ran:?}");
 }
 
@@ -146,7 +146,7 @@ fn a_part_of_the_wal_is_named_by_place() {
     let sum = [&before, &middle, &behind].iter().map(|item| item.total.records).sum::<u64>();
     assert_eq!(sum, part(&[]).total.records);
     assert_eq!(middle.end.kind, WalEndKind::Complete);
-    assert_eq!(middle.end.words, "read up to 0/300000, as was asked");
+    assert_eq!(middle.end.words, "read up to 0/300000, as requested");
     assert_eq!(middle.command[4..], ["--from", "0/200000", "--to", "0/300000"]);
     assert_eq!(part(&["--timeline", "1"]).total, part(&[]).total);
     check(&pick(&["--timeline", "2"]), "no segment of timeline 2; there are timelines 1");

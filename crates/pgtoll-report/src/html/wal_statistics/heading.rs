@@ -45,7 +45,7 @@ fn incomplete(statistics: &WalStatisticsRecord) -> Markup {
             p class="warning" role="note" {
                 strong { (title_of_end(statistics.end.kind)) }
                 @if let Some(at) = statistics.end.at { " (at " (at) ")" }
-                ": " (statistics.end.words.trim_end_matches('.')) ". This page shows what was read until there."
+                ": " (statistics.end.words.trim_end_matches('.')) ". This page shows the WAL before it."
             }
         }
     }

@@ -159,8 +159,7 @@ fn relations(statistics: &WalStatisticsRecord) -> Markup {
         }))
         @if statistics.names.is_none() {
             p class="small quiet" {
-                "Where relations’ names come from was not said, so the numbers of their files \
-                 stand here."
+                "Relations’ names are unknown: file numbers are shown instead."
             }
         }
     }
@@ -322,7 +321,7 @@ fn table_of_kinds(statistics: &WalStatisticsRecord, first: &str, kinds: &[WalOfK
 /// By cause and by compression.
 pub(super) fn images(statistics: &WalStatisticsRecord) -> Markup {
     if sum_of_images(statistics.causes.values()).images == 0 {
-        return html! { p { "There are none." } };
+        return html! { p { "None." } };
     }
     let whole = bytes(&statistics.total);
     let causes = CAUSES.into_iter().map(|cause| (cause, of_cause(&statistics.causes, cause)));

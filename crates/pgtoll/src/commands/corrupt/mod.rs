@@ -64,7 +64,7 @@ fn undo_error(undo: &Path, error: &io::Error) -> anyhow::Error {
 /// Takes the undo file away where there is nothing to undo, or says what became of it.
 fn without_damage(error: anyhow::Error, plan: &DamagePlan, undo: &Path) -> anyhow::Error {
     if !plan.is_untouched() {
-        return error.context(format!("undo what was done with --undo {}", undo.display()));
+        return error.context(format!("undo it with --undo {}", undo.display()));
     }
     match fs::remove_file(undo) {
         Ok(()) => error,
@@ -126,7 +126,7 @@ fn target(
     };
     let path = arguments.data.join(file);
     let Some(file) = list.files.into_iter().find(|file| file.path == path) else {
-        let message = format!("{} is no relation's file", path.display());
+        let message = format!("{} is not a relation's file", path.display());
         return Err(Usage::error(message, "name one from PGDATA on, like base/5/1259"));
     };
     let block = match arguments.block {

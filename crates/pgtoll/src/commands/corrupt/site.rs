@@ -92,7 +92,7 @@ impl Site {
         found.ok_or_else(|| {
             Usage::error(
                 format!("the server has {} in memory", file.path.display()),
-                "choose a relation that nobody has read lately, or restart the server",
+                "choose a relation that is not in memory, or restart the server",
             )
         })
     }
@@ -139,11 +139,11 @@ impl Running {
         let fork = RelationFork { relation: file.relation, number: file.name.fork };
         self.server.has_in_memory(fork, block).map_err(|why| match why {
             Unsettled::NoWay => Usage::error(
-                "the server cannot tell what it has in memory",
+                "the server cannot list the pages in its memory",
                 "CREATE EXTENSION pg_buffercache in the relation's database, or stop the server",
             ),
             Unsettled::Refused(why) => Usage::error(
-                format!("the server does not tell what it has in memory: {why}"),
+                format!("the server does not list the pages in its memory: {why}"),
                 "connect as a superuser: --dsn",
             ),
             _ => Usage::error(

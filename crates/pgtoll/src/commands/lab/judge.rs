@@ -126,7 +126,7 @@ fn confirm(plan: &JudgePlan, yes: bool, printer: &mut Printer) -> anyhow::Result
         return Err(Usage::error(label, "say --yes if you mean that database"));
     }
     printer.warn(&format!("pgtoll: {label} ({})", plan.dsn));
-    printer.warn("Type yes to go on:");
+    printer.warn("Type yes to continue:");
     let mut answer = String::new();
     stdin().read_line(&mut answer).context("read the answer")?;
     if answer.trim() == "yes" {

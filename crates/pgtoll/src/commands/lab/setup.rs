@@ -66,7 +66,7 @@ fn show(survey: &EngineSurvey, interrupt: &Interrupt, printer: &mut Printer) -> 
 fn install(packages: &[String], yes: bool, printer: &Printer) -> anyhow::Result<()> {
     let missing = format!("missing: {}", packages.join(" "));
     let Some(line) = apt_line(packages).filter(|_| is_debian()) else {
-        let hint = "there is no apt here: install repmgr and pg_auto_failover for your server, Patroni \
+        let hint = "apt is missing: install repmgr and pg_auto_failover for your server, Patroni \
                     with etcd and HAProxy, PgBouncer, Pgpool-II and Redis from your distribution's packages";
         return Err(Usage::error(missing, hint));
     };
@@ -91,7 +91,7 @@ fn is_agreed(printer: &Printer) -> anyhow::Result<bool> {
     if !stdin().is_terminal() {
         return Ok(false);
     }
-    printer.warn("Type yes to go on:");
+    printer.warn("Type yes to continue:");
     let mut answer = String::new();
     stdin().read_line(&mut answer).context("read the answer")?;
     Ok(answer.trim() == "yes")

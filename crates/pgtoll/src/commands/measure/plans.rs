@@ -34,8 +34,7 @@ pub(super) fn checked(requested: &[PlannedExperiment]) -> PlanRecord {
         let arms = item.plan.experiment.arms.len();
         let workloads = item.plan.experiment.workloads.len();
         let plural = if workloads == 1 { "" } else { "s" };
-        let first =
-            format!("{}: {arms} arms, {workloads} workload{plural}: nothing is wrong", item.name);
+        let first = format!("{}: {arms} arms, {workloads} workload{plural}: valid", item.name);
         run.lines.insert(0, first);
     }
     record

@@ -191,7 +191,7 @@ fn read_findings(path: &Path, data: &DataDirectory) -> anyhow::Result<Verificati
     let read = || format!("read {}", path.display());
     let parsed = FinishedRecord::parse(&text).with_context(read)?;
     let Some(records) = parsed.and_then(FinishedRecord::downcast::<Vec<VerificationRecord>>) else {
-        let message = format!("{} is no record of verify", path.display());
+        let message = format!("{} is not a record of verify", path.display());
         return Err(Usage::error(message, "name what pgtoll verify printed with --json"));
     };
     let is_own = |verification: &VerificationRecord| {

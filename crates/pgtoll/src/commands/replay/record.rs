@@ -102,7 +102,7 @@ fn capture(
         if let Some(reason) = progress.lost.filter(|_| !is_told) {
             is_told = true;
             printer.warn(&format!(
-                "pgtoll: nothing is captured any more: {reason}. Connections go on until Ctrl-C"
+                "pgtoll: capture stopped: {reason}. Connections continue until Ctrl-C"
             ));
         }
     };

@@ -139,7 +139,7 @@ fn keep(
     }
     match journal.error() {
         Some(error) => printer.warn(&format!("pgtoll: write {path}: {error}")),
-        None => printer.warn(&format!("hint: the same command goes on from {path}")),
+        None => printer.warn(&format!("hint: the same command continues from {path}")),
     }
     Ok(())
 }

@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &VerifyArguments, printer: &mut Printer) -> anyhow:
     let output = arguments.output.output.as_ref();
     let status = output::finish(records, format, &table, output, printer)?;
     if let Some(signal) = interrupt.signal() {
-        printer.warn(&format!("pgtoll: interrupted by {signal}; what was found is shown"));
+        printer.warn(&format!("pgtoll: interrupted by {signal}; findings so far are shown"));
         return Ok(Status::CouldNotTell);
     }
     Ok(status)

@@ -62,7 +62,7 @@ pub(super) fn run(
     let clock = SystemClock(interrupt.clone());
     let record = patrol(&mut file, &mut directory, &clock, &settings, &mut on_piece)?;
     if let Some(signal) = interrupt.signal() {
-        shown.printer.say(&format!("pgtoll: ended by {signal}; the same command goes on"));
+        shown.printer.say(&format!("pgtoll: ended by {signal}; the same command continues"));
     }
     shown.end(record)
 }

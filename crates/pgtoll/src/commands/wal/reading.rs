@@ -124,7 +124,7 @@ pub(super) fn tell_end(gaps: &[Gap], end: &End, printer: &Printer) {
         printer.warn(&format!("pgtoll: {} more gaps", gaps.len() - GAPS));
     }
     if !end.is_whole() {
-        printer.warn(&format!("pgtoll: {end}; what is before it is shown"));
+        printer.warn(&format!("pgtoll: {end}; the WAL before it is shown"));
     }
     let incomplete = Some(end).filter(|end| !end.is_whole());
     let Some(first) = gaps.first().map(|gap| &*gap.why).or(incomplete) else { return };

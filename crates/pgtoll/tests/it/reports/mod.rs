@@ -318,8 +318,8 @@ fn thresholds_that_cannot_be_decided_are_told_at_once() {
     );
     check(
         "checksums.tps < 5",
-        "needs a percentage: what is timed has an interval only as a difference from the baseline\n\
-         hint: a number without % is for what is counted, like wal_per_tx",
+        "needs a percentage: a timed figure has an interval only as a difference from the baseline\n\
+         hint: a number without % applies to counted figures, such as wal_per_tx",
     );
     let ran = report(&["--fail-if", "checksums.nonsense > 5%"]);
     assert_eq!(ran.status, Some(2));
