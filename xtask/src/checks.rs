@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, bail};
 
 use crate::setup::{self, Found};
-use crate::{command, deny, fuzz, layers, manifests, room, root, run, say, shown};
+use crate::{command, deny, fuzz, layers, manifests, room, root, run, say, shown, words};
 
 /// Names the servers that tests must find, as major versions.
 const MAJORS: &str = "PGTOLL_TEST_MAJORS";
@@ -30,6 +30,7 @@ const UPDATE: &str = "PGTOLL_UPDATE";
 pub(crate) fn all(found: Option<&Found>, fuzzes: bool) -> anyhow::Result<()> {
     lints()?;
     layers::check()?;
+    words::check(false)?;
     deny::check()?;
     run(command("cargo")
         .args(["doc", "--workspace", "--no-deps", "--quiet", "--document-private-items"])
@@ -49,6 +50,7 @@ pub(crate) fn all(found: Option<&Found>, fuzzes: bool) -> anyhow::Result<()> {
 pub(crate) fn quick() -> anyhow::Result<()> {
     lints()?;
     layers::check()?;
+    words::check(false)?;
     let mut test = command("cargo");
     test.args(["test", "--quiet", "--workspace", "--lib", "--bins"]);
     for name in test_programs()? {

@@ -9,6 +9,7 @@ mod attach;
 mod configuration;
 mod data_directory;
 mod error;
+mod local;
 mod names;
 mod postmaster;
 mod relation_files;
@@ -17,6 +18,7 @@ pub use attach::{AttachError, Attached, data_directory_of};
 pub use configuration::Configuration;
 pub use data_directory::{DataDirectory, backup_label_start};
 pub use error::{DatadirError, read_hint};
+pub use local::{LocalCluster, LocalClusters};
 pub use names::{
     Database, Names, RelationName, ServerNames, TableName, Unread, control_file, databases,
     first_superuser, has_version, names_of_server,

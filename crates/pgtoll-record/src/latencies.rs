@@ -171,10 +171,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn quantiles_have_three_digits(mut of in samples(), share in 0.0..=1.0) {
-            let found = latencies(&of).quantile(share).unwrap().as_nanos();
-            of.sort_unstable();
-            let expected = u128::from(exact(&of, share));
+        fn quantiles_have_three_digits(mut durations in samples(), share in 0.0..=1.0) {
+            let found = latencies(&durations).quantile(share).unwrap().as_nanos();
+            durations.sort_unstable();
+            let expected = u128::from(exact(&durations, share));
             prop_assert!(found.abs_diff(expected) <= expected / 1000, "{found} is not {expected}");
         }
 
@@ -187,8 +187,8 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_is_read_again(of in samples()) {
-            let written = latencies(&of);
+        fn what_is_written_is_read_again(durations in samples()) {
+            let written = latencies(&durations);
             prop_assert_eq!(Latencies::from_base64(&written.to_base64()).unwrap(), written);
         }
 
@@ -199,12 +199,12 @@ mod tests {
 
         #[test]
         fn any_damage_is_found_or_harmless(
-            of in samples(),
+            durations in samples(),
             at: prop::sample::Index,
             byte: u8,
             cut: prop::sample::Index,
         ) {
-            let whole = BASE64.decode(latencies(&of).to_base64()).unwrap();
+            let whole = BASE64.decode(latencies(&durations).to_base64()).unwrap();
             let mut changed = whole.clone();
             changed[at.index(whole.len())] = byte;
             let _ = Latencies::from_base64(&BASE64.encode(&changed));

@@ -10,7 +10,7 @@ use pgtoll_record::{
 use crate::document::{Block, Document, Section, Table};
 use crate::html::timeline;
 use crate::records::{ReportedRecord, TableOptions};
-use crate::text::wrapped;
+use crate::text::{seconds_text, wrapped};
 use crate::wal_numbers::{count, counted};
 
 impl ReportedRecord for JudgeRecord {
@@ -123,7 +123,7 @@ fn subject_words(judge: &JudgeRecord) -> String {
         judge.server.version,
         counted(u64::from(design.clients), "client", "clients"),
         design.rate_per_second,
-        span(design.seconds)
+        seconds_text(design.seconds)
     );
     for name in ["synchronous_commit", "synchronous_standby_names"] {
         if let Some(value) = judge.server.settings.get(name).filter(|value| !value.is_empty()) {
@@ -146,11 +146,12 @@ fn fault_lines(judge: &JudgeRecord) -> Vec<String> {
     };
     let end = match (&fault.status, fault.ended_s) {
         (Some(status), Some(ended)) => {
-            format!("{status} after {}", span(ended - fault.began_s))
+            format!("{status} after {}", seconds_text(ended - fault.began_s))
         }
         _ => "it had not ended".to_owned(),
     };
-    let mut lines = vec![format!("Fault at {}: {} ({end}).", span(fault.began_s), fault.what)];
+    let mut lines =
+        vec![format!("Fault at {}: {} ({end}).", seconds_text(fault.began_s), fault.what)];
     if !fault.success && !fault.output.trim().is_empty() {
         lines.push(format!("It printed: {}", fault.output.trim()));
     }
@@ -163,9 +164,9 @@ type NamedCount = (&'static str, u64, String);
 /// What clients saw.
 fn seen_rows(judge: &JudgeRecord) -> Vec<NamedCount> {
     let counts = &judge.transactions;
-    let limit = span(judge.design.wait_limit_s);
+    let limit = seconds_text(judge.design.wait_limit_s);
     let latency =
-        |name: &str, ms: Option<f64>| ms.map(|ms| format!("{name} {}", span(ms / 1000.0)));
+        |name: &str, ms: Option<f64>| ms.map(|ms| format!("{name} {}", seconds_text(ms / 1000.0)));
     let latencies: Vec<String> = [
         latency("median", counts.p50_ms),
         latency("99 %", counts.p99_ms),
@@ -206,7 +207,7 @@ fn set_rows(judge: &JudgeRecord) -> Vec<NamedCount> {
     if lost.count > 0 {
         let oldest = lost
             .oldest_before_s
-            .map_or_else(String::new, |age| format!(", the earliest {} before", span(age)));
+            .map_or_else(String::new, |age| format!(", the earliest {} before", seconds_text(age)));
         rows.extend([
             ("  before", lost.before_fault, format!("acknowledged before {before}{oldest}")),
             ("  by deposed", lost.by_deposed, "afterwards, by a deposed primary".to_owned()),
@@ -233,7 +234,7 @@ const CLIENT_HEAD: [&str; 7] =
 /// A client's row.
 fn client_row(number: usize, client: &JudgedClient) -> [String; 7] {
     let healed = match client.healed_s {
-        Some(seconds) => format!("after {}", span(seconds)),
+        Some(seconds) => format!("after {}", seconds_text(seconds)),
         None if client.hung => "no: hung".to_owned(),
         None => "no".to_owned(),
     };
@@ -266,12 +267,15 @@ fn client_lines(record: &JudgeRecord) -> Vec<String> {
     if bins > 0 {
         #[expect(clippy::cast_precision_loss, reason = "bins are few")]
         let column_s = record.bin_s * per_column as f64;
-        lines
-            .push(format!("         {} a column: - served, w waiting, x an error", span(column_s)));
+        lines.push(format!(
+            "         {} a column: - served, w waiting, x an error",
+            seconds_text(column_s)
+        ));
     }
     let events = record.events.iter().take(SHOWN);
-    let event_lines =
-        events.map(|event| wrapped("         ", &format!("{}: {}", span(event.at_s), event.what)));
+    let event_lines = events.map(|event| {
+        wrapped("         ", &format!("{}: {}", seconds_text(event.at_s), event.what))
+    });
     lines.extend(event_lines.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()));
     lines
 }
@@ -310,7 +314,7 @@ fn node_lines(judge: &JudgeRecord) -> Vec<String> {
         let mut words =
             format!("{}: {} acknowledged", node_words(&node.identity), count(node.acknowledged));
         if let (Some(first), Some(last)) = (node.first_s, node.last_s) {
-            let _ = write!(words, ", from {} to {}", span(first), span(last));
+            let _ = write!(words, ", from {} to {}", seconds_text(first), seconds_text(last));
         }
         if node.deposed {
             words.push_str("; deposed");
@@ -381,7 +385,9 @@ fn example_lines(record: &JudgeRecord) -> Vec<String> {
         ("duplicate", examples(&verdict.duplicates)),
     ];
     let line = |name: &str, example: &TransactionExample| {
-        let at = example.at_s.map_or_else(String::new, |at| format!(", answered at {}", span(at)));
+        let at = example
+            .at_s
+            .map_or_else(String::new, |at| format!(", answered at {}", seconds_text(at)));
         format!("{name}: client {}, transaction {}{at}", example.client, example.sequence)
     };
     let lines =
@@ -396,20 +402,7 @@ fn examples(set: &IdSet) -> &[TransactionExample] {
 /// A gap's length, and whether it ended.
 fn gap_words(gap: &AcknowledgementGap) -> String {
     let open = if gap.open { ", not over" } else { "" };
-    format!("{}{open}", span(gap.seconds))
-}
-
-/// Seconds in three digits: `1.92 s`, `250 ms`.
-pub(crate) fn span(seconds: f64) -> String {
-    match seconds {
-        s if !s.is_finite() => "-".to_owned(),
-        s if s.abs() < 0.001 => format!("{:.2} ms", s * 1e3),
-        s if s.abs() < 0.00995 => format!("{:.1} ms", s * 1e3),
-        s if s.abs() < 0.9995 => format!("{:.0} ms", s * 1e3),
-        s if s.abs() < 9.995 => format!("{s:.2} s"),
-        s if s.abs() < 99.95 => format!("{s:.1} s"),
-        s => format!("{s:.0} s"),
-    }
+    format!("{}{open}", seconds_text(gap.seconds))
 }
 
 #[cfg(test)]

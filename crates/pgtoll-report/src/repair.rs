@@ -5,7 +5,7 @@ use pgtoll_record::{
     EvidenceClass, RepairBlock, RepairOutcome, RepairRecord, RepairSource, RepairSourceKind,
 };
 
-use crate::document::{Block, Document, Section, Step};
+use crate::document::{Block, Document, DocumentStep, Section};
 use crate::records::{ReportedRecord, TableOptions, one_or_several_json, read_repairs};
 
 /// Of a ledger there are several.
@@ -186,7 +186,7 @@ fn block_section(block: &RepairBlock, sources: &[RepairSource]) -> Section {
     let mut blocks = vec![Block::Facts(facts)];
     let is_open = matches!(block.class, EvidenceClass::Refused | EvidenceClass::Derivable);
     if is_open && !block.installed && !block.advice.is_empty() {
-        blocks.push(Block::Steps(Step::from_advice(&block.advice)));
+        blocks.push(Block::Steps(DocumentStep::from_advice(&block.advice)));
     }
     Section::evidence(&title, blocks)
 }

@@ -94,6 +94,19 @@ pub(crate) fn wrapped(prefix: &str, text: &str) -> String {
     lines
 }
 
+/// Seconds in three digits: `1.92 s`, `250 ms`.
+pub(crate) fn seconds_text(seconds: f64) -> String {
+    match seconds {
+        s if !s.is_finite() => "-".to_owned(),
+        s if s.abs() < 0.001 => format!("{:.2} ms", s * 1e3),
+        s if s.abs() < 0.00995 => format!("{:.1} ms", s * 1e3),
+        s if s.abs() < 0.9995 => format!("{:.0} ms", s * 1e3),
+        s if s.abs() < 9.995 => format!("{s:.2} s"),
+        s if s.abs() < 99.95 => format!("{s:.1} s"),
+        s => format!("{s:.0} s"),
+    }
+}
+
 /// The text in bold lines of at most 80 columns, behind `prefix`.
 pub(crate) fn headline(prefix: &str, text: &str, style: Style) -> String {
     let lines = wrapped(prefix, text);

@@ -131,7 +131,7 @@ const MARKS: [(WhatIfClass, &str, &str); 6] = [
     (
         WhatIfClass::ShorterWithHints,
         "~",
-        "nearer, and readers' hints that would come to be logged are estimated",
+        "nearer, and hint-bit images that readers would log are estimated",
     ),
     (
         WhatIfClass::LowerBound,

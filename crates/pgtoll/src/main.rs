@@ -49,6 +49,10 @@ fn run() -> ExitCode {
         Some("__package") if words.len() == 2 => {
             ended(commands::package::run(words[1].as_ref()), &mut Printer::new(false))
         }
+        None => {
+            let mut printer = Printer::new(false);
+            ended(Ok(commands::front::run(&mut printer)), &mut printer)
+        }
         _ => run_command(),
     }
 }

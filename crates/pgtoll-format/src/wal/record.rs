@@ -200,7 +200,7 @@ impl Record<'_> {
             }
         } else {
             let (_, before) =
-                before.ok_or("the relation of a block before, where there is none")?;
+                before.ok_or("the relation of a block before, but the block has none")?;
             before
         };
         Ok(BlockReference {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Block, Document, Section, Step, Table, is_group_title};
+use super::{Block, Document, DocumentStep, Section, Table, is_group_title};
 use crate::markdown::{code_in, escaped};
 use crate::printable::printable;
 
@@ -64,7 +64,7 @@ fn push_list(text: &mut String, items: impl Iterator<Item = String>) {
 }
 
 /// A list of numbers; each command in a block within its item.
-fn push_steps(text: &mut String, steps: &[Step]) {
+fn push_steps(text: &mut String, steps: &[DocumentStep]) {
     for (number, step) in (1..).zip(steps) {
         let _ = writeln!(text, "{number}. {}", escaped(&step.what));
         if let Some(command) = &step.command {

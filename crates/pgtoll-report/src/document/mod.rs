@@ -58,7 +58,7 @@ pub(crate) enum Block {
     /// Names, each with a value in words.
     Facts(Vec<(String, String)>),
     /// What to do, in this order.
-    Steps(Vec<Step>),
+    Steps(Vec<DocumentStep>),
     /// Text that keeps its lines.
     Code(Vec<String>),
     /// Lines that a page shows when they are asked for; terminals leave them out.
@@ -77,7 +77,7 @@ pub(crate) enum Block {
 
 /// A thing to do.
 #[derive(Clone, Debug)]
-pub(crate) struct Step {
+pub(crate) struct DocumentStep {
     pub(crate) what: String,
     /// The command that does it, which is to be copied: it is not wrapped.
     pub(crate) command: Option<String>,
@@ -85,7 +85,7 @@ pub(crate) struct Step {
     pub(crate) is_sql: bool,
 }
 
-impl Step {
+impl DocumentStep {
     /// Steps of a record's advice.
     pub(crate) fn from_advice(advice: &[Advice]) -> Vec<Self> {
         let step = |Advice { what: label, command, kind, database }: &Advice| {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use unicode_width::UnicodeWidthStr as _;
 
-use super::{Block, Document, Level, Section, Step, Table, is_group_title};
+use super::{Block, Document, DocumentStep, Level, Section, Table, is_group_title};
 use crate::printable::printable;
 use crate::text::{aligned, wrapped};
 
@@ -103,7 +103,7 @@ fn push_block(text: &mut String, block: &Block) {
     }
 }
 
-fn steps_text(steps: &[Step]) -> String {
+fn steps_text(steps: &[DocumentStep]) -> String {
     let mut text = String::new();
     for (number, step) in (1..).zip(steps) {
         let label = if number == 1 { "to do:" } else { "" };

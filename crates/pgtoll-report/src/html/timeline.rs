@@ -4,8 +4,8 @@ use maud::{Markup, html};
 use pgtoll_record::ClientTimeline;
 
 use super::swatch;
-use crate::judge::span;
 use crate::plot::{Drawing, Scale, Unit, Width, Words, arrows_below, figure, n, text};
+use crate::text::seconds_text;
 
 /// The picture, its legend, and the events as a list. `id` is the picture's on its page.
 pub(crate) fn timeline(id: &str, timeline: &ClientTimeline) -> Markup {
@@ -14,7 +14,7 @@ pub(crate) fn timeline(id: &str, timeline: &ClientTimeline) -> Markup {
         .events
         .iter()
         .take(EVENTS_SHOWN)
-        .map(|event| format!("{}: {}", span(event.at_s), event.what))
+        .map(|event| format!("{}: {}", seconds_text(event.at_s), event.what))
         .collect();
     let words = Words {
         id: id.to_owned(),
@@ -26,7 +26,7 @@ pub(crate) fn timeline(id: &str, timeline: &ClientTimeline) -> Markup {
         caption: html! {
             h3 { "Clients over time" }
             p {
-                "A line a client; " (span(timeline.bin_s)) " a step, which shows the worst that was in \
+                "A line a client; " (seconds_text(timeline.bin_s)) " a step, which shows the worst that was in \
                 it. Arrows mark events."
             }
         },

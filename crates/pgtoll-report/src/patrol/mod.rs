@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use pgtoll_format::{ByteSize, TimeSpan, shell_quoted};
 use pgtoll_record::{PatrolFinding, PatrolRecord, PatrolRound};
 
-use crate::document::{Block, Document, Section, Step, Table};
+use crate::document::{Block, Document, DocumentStep, Section, Table};
 use crate::records::{ReportedRecord, TableOptions};
 use crate::verification::{blocks, class, severity, sums};
 
@@ -152,7 +152,7 @@ fn fork_section(patrol: &PatrolRecord, findings: &[PatrolFinding], most: usize) 
         blocks.push(Block::Paragraph(format!("... {more} more")));
     }
     let file = format!("{}/{}", patrol.source.path.trim_end_matches('/'), first.path);
-    blocks.push(Block::Steps(vec![Step {
+    blocks.push(Block::Steps(vec![DocumentStep {
         what: "verify the file".to_owned(),
         command: Some(format!("pgtoll verify {}", shell_quoted(&file))),
         is_sql: false,

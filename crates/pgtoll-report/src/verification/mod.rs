@@ -7,7 +7,7 @@ use pgtoll_record::{
     FindingClass, PageFinding, Severity, VerificationOutcome, VerificationRecord, VerifiedRelation,
 };
 
-use crate::document::{Block, Document, Section, Step, Table};
+use crate::document::{Block, Document, DocumentStep, Section, Table};
 use crate::records::{ReportedRecord, TableOptions, one_or_several_json, read_one_or_several};
 
 /// Of several data directories there are several.
@@ -223,8 +223,8 @@ fn relation_section(relation: &VerifiedRelation, suffix: &str, options: &TableOp
         blocks.push(Block::Paragraph(format!("... {more} more")));
     }
     let steps = match relation.advice.as_slice() {
-        [] => vec![Step { what: relation.remedy.clone(), command: None, is_sql: false }],
-        advice => Step::from_advice(advice),
+        [] => vec![DocumentStep { what: relation.remedy.clone(), command: None, is_sql: false }],
+        advice => DocumentStep::from_advice(advice),
     };
     blocks.push(Block::Steps(steps));
     Section::detail(&format!("{}{suffix}", title(relation)), blocks)

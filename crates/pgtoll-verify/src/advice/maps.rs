@@ -44,7 +44,7 @@ pub(super) fn damaged_on_standby(major: u32) -> Vec<Advice> {
         None => "no row is lost".to_owned(),
     };
     let on_primary = format!(
-        "{older}: replay takes such a page for an empty one and goes on. On the primary, then, SELECT \
+        "{older}: replay takes such a page for an empty one and continues. On the primary, then, SELECT \
          pg_truncate_visibility_map of the table (extension pg_visibility), which empties it on all \
          servers, and VACUUM"
     );

@@ -240,7 +240,7 @@ impl AdvisedCluster {
 
     fn of_data(&self, name: &RelationName, damage: &DamagedFork<'_>, start: &str) -> Vec<Advice> {
         let restore = describe(
-            "restore it from a backup, or bring the pages back from a standby; go on only if there is none",
+            "restore it from a backup, or bring the pages back from a standby; continue only without either",
         );
         match name.kind {
             RelationKind::Sequence => vec![describe(

@@ -15,8 +15,7 @@ Examples:
   pgtoll enable --rolling nodes.toml --dry-run
                                             a primary and its standbys, one by one: the plan
   pgtoll enable --rolling nodes.toml --after-switch 'psql -p 6432 pgbouncer -c RELOAD'
-  pgtoll enable --rolling nodes.toml --resume
-                                            goes on where it was interrupted
+  pgtoll enable --rolling nodes.toml --resume continues after an interruption
 
 nodes.toml:
   [defaults]
@@ -53,7 +52,7 @@ pub(crate) struct EnableArguments {
     /// After syncing read everything again from the disk before checksums count as on.
     #[arg(long, conflicts_with = "rolling")]
     pub(crate) verify_after: bool,
-    /// Write all checksums anew in a cluster that says that it has them already: `pg_rewind` can leave one
+    /// Rewrite all checksums of a cluster that says that it has them already: `pg_rewind` can leave one
     /// whose pages have none.
     #[arg(long, conflicts_with = "rolling")]
     pub(crate) rewrite: bool,

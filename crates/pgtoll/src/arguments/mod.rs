@@ -20,6 +20,8 @@ mod values;
 mod verify;
 mod wal;
 
+use std::fmt::Write as _;
+
 use clap::{Parser, Subcommand};
 use output::formats_of;
 use pgtoll_record::{
@@ -60,7 +62,7 @@ pub(crate) use wal::{
 /// What does PostgreSQL's safety cost, is the data sound, and does the safety work when it is
 /// needed? (Linux only.)
 #[derive(Debug, Parser)]
-#[command(name = "pgtoll", version, propagate_version = true, after_help = EXIT_STATUS)]
+#[command(name = "pgtoll", version, propagate_version = true, after_help = EXIT_STATUS, help_template = help_template())]
 pub(crate) struct Arguments {
     /// Print only results, warnings and errors.
     #[arg(long, short, global = true)]
@@ -75,6 +77,30 @@ pub(crate) struct Arguments {
 /// On most machines a disk, unlike /tmp.
 pub(crate) const WORK_DIR: &str = "/var/tmp";
 
+/// The commands by the job that they do.
+const GROUPS: [(&str, &[&str]); 5] = [
+    ("What does it cost?", &["measure", "predict", "wal", "replay"]),
+    ("Is the data sound?", &["verify", "repair", "fleet", "page", "corrupt"]),
+    ("Does the safety work?", &["lab"]),
+    ("Turn checksums on or off", &["enable", "disable"]),
+    ("Results and set-up", &["report", "doctor", "postgres", "completions"]),
+];
+
+/// clap lists all commands under one heading.
+fn help_template() -> String {
+    let all = Command::augment_subcommands(clap::Command::new("pgtoll"));
+    let mut text = "{about-with-newline}\n{usage-heading} {usage}\n".to_owned();
+    for (title, names) in GROUPS {
+        let _ = write!(text, "\n{title}\n");
+        for name in names {
+            let about = all.find_subcommand(name).and_then(clap::Command::get_about);
+            let about = about.map(ToString::to_string).unwrap_or_default();
+            let _ = writeln!(text, "  {name:<12} {about}");
+        }
+    }
+    text + "\nOptions:\n{options}{after-help}\n"
+}
+
 const EXIT_STATUS: &str = "Exit status: 0 done; 1 a finding; 2 could not tell (bad usage, \
     unreadable input, interrupted).";
 
@@ -83,7 +109,7 @@ pub(crate) enum Command {
     /// Measure what data checksums cost here, on servers of its own.
     #[command(after_help = measure::EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<RunResult>())), args_override_self = true)]
     Measure(Box<MeasureArguments>),
-    /// Predict what checksums or other settings would cost a running server, without touching it.
+    /// Predict what checksums or other settings would cost a running server.
     #[command(after_help = predict::EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<PredictionRecord>())))]
     Predict(Box<PredictArguments>),
     /// Replay a logged workload on another server.
@@ -107,7 +133,7 @@ pub(crate) enum Command {
     /// Replace damaged pages with pages that WAL proves right.
     #[command(after_help = repair::EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<Vec<RepairRecord>>())))]
     Repair(Box<RepairArguments>),
-    /// Test whether the safety works: failovers, load balancers and damage, as an application sees them.
+    /// Test failovers, load balancers and damage as an application sees them.
     Lab(LabArguments),
     /// Verify the backups of many clusters: plan, run in shards, merge.
     Fleet(FleetArguments),
@@ -127,6 +153,8 @@ pub(crate) enum Command {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use clap::CommandFactory;
 
     use super::*;
@@ -134,6 +162,11 @@ mod tests {
     #[test]
     fn the_definitions_are_consistent() {
         Arguments::command().debug_assert();
+        let grouped: BTreeSet<&str> =
+            GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+        let command = Arguments::command();
+        let all = command.get_subcommands().map(clap::Command::get_name).collect();
+        assert_eq!(grouped, all);
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub(crate) enum ReplayCommand {
     /// Read logs once into a plan, which can be replayed often. It is as confidential as the logs.
     #[command(after_help = REPLAY_PLAN_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<LogExamination>())))]
     Plan(ReplayPlanArguments),
-    /// Capture work while it goes on: pass connections on to a server, and write what they do into a plan,
+    /// Capture a running workload: pass connections on to a server, and write what they do into a plan,
     /// which is as confidential as the data.
     #[command(after_help = REPLAY_RECORD_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<LogExamination>())))]
     Record(Box<ReplayRecordArguments>),

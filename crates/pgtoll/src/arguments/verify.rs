@@ -28,7 +28,7 @@ Examples:
                                             a running server, on its own machine
   pgtoll verify PGDATA --quick              pages alone, without WAL and B-trees
   pgtoll verify PGDATA --resume /var/tmp/verified
-                                            goes on where it was interrupted
+                                            continues after an interruption
   pgtoll verify PGDATA --patrol /var/lib/pgtoll/main.json --rate 20MB/s -o main.prom
                                             round and round, each page once a week
   pgtoll verify --drill backup/ --wal archive/

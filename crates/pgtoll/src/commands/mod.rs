@@ -5,6 +5,7 @@ pub(crate) mod corrupt;
 pub(crate) mod doctor;
 pub(crate) mod enable;
 pub(crate) mod fleet;
+pub(crate) mod front;
 pub(crate) mod lab;
 pub(crate) mod measure;
 mod output;

@@ -41,6 +41,7 @@ mod fleet_pgbackrest;
 mod fleet_s3s;
 mod fleet_slurm;
 mod fleet_tls;
+mod front;
 mod judge;
 mod judge_size;
 mod lab_disks;

@@ -1,0 +1,266 @@
+//! Plain words: identifiers, messages and comments that a reader would have to read twice are refused. A committed
+//! list has the number of those that a file still has; it only shrinks.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+
+use crate::{command, output, root, say};
+
+/// The file with what remains: `RULE COUNT PATH`, a line each.
+const REMAINING: &str = "xtask/src/words.txt";
+
+/// Names that name nothing, as variables, parameters or functions.
+const IDENTIFIERS: [&str; 6] = ["of", "it", "what", "told", "asked", "said"];
+
+/// Words of a private dialect, in strings of the product and in its documentation.
+const PHRASES: [&str; 17] = [
+    "anew",
+    "whoever",
+    "whatever else",
+    "so many",
+    "goes on",
+    "go on",
+    "is none",
+    "are none",
+    "there is nothing",
+    "comes to be",
+    "come to be",
+    "of which it has",
+    "in vain",
+    "is not told",
+    "cannot tell",
+    "stands in",
+    "1 pages",
+];
+
+/// First words of doc comments that ask instead of stating.
+const QUESTIONS: [&str; 5] = ["What", "Who", "Where", "Which", "Of"];
+
+/// Numbers of refused words by rule and file.
+type Counts = BTreeMap<(String, String), usize>;
+
+/// Compares the tree with the list. `update` writes the list, which must not have grown.
+pub(crate) fn check(update: bool) -> anyhow::Result<()> {
+    let found = found()?;
+    let path = root().join(REMAINING);
+    let remaining = parse(&fs::read_to_string(&path).unwrap_or_default())?;
+    let grown = grown(&found, &remaining);
+    if !grown.is_empty() && !remaining.is_empty() {
+        for line in &grown {
+            say(&format!("words: {line}"));
+        }
+        bail!("{} files have more refused words than {REMAINING} allows", grown.len());
+    }
+    if update {
+        fs::write(&path, written(&found)).context("write the list of words")?;
+    }
+    say(&format!("xtask: words: {} remain", found.values().sum::<usize>()));
+    Ok(())
+}
+
+fn grown(found: &Counts, remaining: &Counts) -> Vec<String> {
+    let is_more = |(key, count): &(&(String, String), &usize)| {
+        **count > remaining.get(key).copied().unwrap_or(0)
+    };
+    let line =
+        |((rule, path), count): (&(String, String), &usize)| format!("{rule} {count} {path}");
+    found.iter().filter(is_more).map(line).collect()
+}
+
+fn written(found: &Counts) -> String {
+    let line =
+        |((rule, path), count): (&(String, String), &usize)| format!("{rule} {count} {path}");
+    found.iter().map(line).collect::<Vec<_>>().join("\n") + "\n"
+}
+
+fn parse(text: &str) -> anyhow::Result<Counts> {
+    let line = |line: &str| {
+        let mut words = line.splitn(3, ' ');
+        let mut next = || words.next().with_context(|| format!("{REMAINING}: {line}"));
+        let rule = next()?.to_owned();
+        let count = next()?.parse()?;
+        Ok(((rule, next()?.to_owned()), count))
+    };
+    text.lines().map(line).collect()
+}
+
+fn found() -> anyhow::Result<Counts> {
+    let listed = output(command("git").args(["ls-files", "*.rs", "docs/src/*.md", "README.md"]))?;
+    let mut counts = Counts::new();
+    for path in listed.lines().filter(|path| !path.starts_with("fuzz/")) {
+        let Ok(text) = fs::read_to_string(root().join(path)) else { continue };
+        let found = if Path::new(path).extension().is_some_and(|ending| ending == "rs") {
+            rust_words(&text, is_product(path))
+        } else {
+            vec![("phrase", phrases(&prose(&text)))]
+        };
+        for (rule, count) in found.into_iter().filter(|(_, count)| *count > 0) {
+            counts.insert((rule.to_owned(), path.to_owned()), count);
+        }
+    }
+    Ok(counts)
+}
+
+/// Strings of tests and of developers' tools are read by few.
+fn is_product(path: &str) -> bool {
+    path.starts_with("crates/")
+        && !path.contains("/tests/")
+        && !path.ends_with("tests.rs")
+        && !path.starts_with("crates/pgtoll-testing/")
+}
+
+/// Numbers of refused words by rule in a file of Rust.
+fn rust_words(text: &str, is_product: bool) -> Vec<(&'static str, usize)> {
+    let pieces = pieces(text);
+    let code = |piece: &&Piece<'_>| matches!(piece, Piece::Code(_));
+    let identifiers = pieces.iter().filter(code).map(|piece| bindings(piece.text())).sum();
+    let product = text.split("\n#[cfg(test)]\n").next().unwrap_or_default();
+    let mut counts = vec![("identifier", identifiers)];
+    if is_product {
+        let strings = self::pieces(product);
+        let strings = strings.iter().filter(|piece| matches!(piece, Piece::String(_)));
+        counts.push(("phrase", strings.map(|piece| phrases(piece.text())).sum()));
+        counts.push(("question", questions(product)));
+    }
+    counts
+}
+
+/// A stretch of a file.
+enum Piece<'a> {
+    Code(&'a str),
+    String(&'a str),
+    Comment(&'a str),
+}
+
+impl<'a> Piece<'a> {
+    fn text(&self) -> &'a str {
+        let (Self::Code(text) | Self::String(text) | Self::Comment(text)) = self;
+        text
+    }
+}
+
+/// Code, strings and comments of a file, in their order. Raw strings with quotes in them end early, which moves no
+/// word from one kind to another that matters here.
+fn pieces(text: &str) -> Vec<Piece<'_>> {
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let comment = rest.find("//").unwrap_or(rest.len());
+        let quote = quote_at(rest).unwrap_or(rest.len());
+        let begin = comment.min(quote);
+        pieces.push(Piece::Code(&rest[..begin]));
+        rest = &rest[begin..];
+        if rest.is_empty() {
+            break;
+        }
+        let (length, is_comment) = if comment < quote {
+            (rest.find('\n').unwrap_or(rest.len()), true)
+        } else {
+            (string_length(rest), false)
+        };
+        let piece = &rest[..length];
+        pieces.push(if is_comment { Piece::Comment(piece) } else { Piece::String(piece) });
+        rest = &rest[length..];
+    }
+    pieces
+}
+
+/// The first quotation mark that begins a string: `'"'` is a character.
+fn quote_at(text: &str) -> Option<usize> {
+    let is_character = |at: usize| text[..at].ends_with('\'') || text[..at].ends_with("'\\");
+    text.match_indices('"').map(|(at, _)| at).find(|at| !is_character(*at))
+}
+
+fn string_length(text: &str) -> usize {
+    let mut is_escaped = false;
+    for (at, character) in text.char_indices().skip(1) {
+        match character {
+            '"' if !is_escaped => return at + 1,
+            _ => is_escaped = character == '\\' && !is_escaped,
+        }
+    }
+    text.len()
+}
+
+/// Refused identifiers that are bound: `let of`, `|of|`, `of:`, `fn of`.
+fn bindings(code: &str) -> usize {
+    let is_word = |character: char| character.is_alphanumeric() || character == '_';
+    let mut count = 0;
+    for (at, _) in code.match_indices(|character: char| character.is_alphabetic()) {
+        if code[..at].ends_with(is_word) {
+            continue;
+        }
+        let word = code[at..].split(|character| !is_word(character)).next().unwrap_or_default();
+        if IDENTIFIERS.contains(&word) {
+            let before = code[..at].trim_end();
+            let after = code[at + word.len()..].trim_start();
+            let is_typed = after.starts_with(':') && !after.starts_with("::");
+            let is_bound = (!before.ends_with('(') || is_typed)
+                && ["let", "mut", "fn", "|", "for", "("].iter().any(|end| before.ends_with(end));
+            count += usize::from(is_bound);
+        }
+    }
+    count
+}
+
+/// A page without its fenced blocks: outputs and options have their words from elsewhere.
+fn prose(page: &str) -> String {
+    page.split("```").step_by(2).collect::<Vec<_>>().join(" ")
+}
+
+fn phrases(text: &str) -> usize {
+    let text = text.split_whitespace().filter(|word| *word != "\\").collect::<Vec<_>>().join(" ");
+    let is_letter = |character: Option<char>| character.is_some_and(char::is_alphanumeric);
+    let count = |phrase: &&str| -> usize {
+        let is_whole = |at: &usize| {
+            let end = at + phrase.len();
+            !is_letter(text[..*at].chars().next_back()) && !is_letter(text[end..].chars().next())
+        };
+        text.match_indices(*phrase).filter(|(at, _)| is_whole(at)).count()
+    };
+    PHRASES.iter().map(count).sum()
+}
+
+/// First lines of doc comments that begin with a question's word.
+fn questions(text: &str) -> usize {
+    let mut is_inside = false;
+    let mut count = 0;
+    for line in text.lines() {
+        let comment = line.trim_start().strip_prefix("/// ");
+        if let Some(comment) = comment.filter(|_| !is_inside) {
+            let word = comment.split([' ', ',', '.']).next().unwrap_or_default();
+            count += usize::from(QUESTIONS.contains(&word));
+        }
+        is_inside = line.trim_start().starts_with("///");
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLANTED: &str = "/// What it is.\nfn of(told: u32) {\n    // of which\n    \
+        all.map(|of| of + 1);\n    let said = \"it goes on anew\";\n    let quote = '\"';\n    let fine = 1;\n}\n";
+
+    #[test]
+    fn planted_words_are_found() {
+        let found = rust_words(PLANTED, true);
+        assert_eq!(found, [("identifier", 5), ("phrase", 2), ("question", 1)]);
+        assert_eq!(phrases(&prose("anew\n```text\nanew\n```\n")), 1);
+        assert_eq!(phrases("canew, somebody goes\non; 21 pages"), 1);
+    }
+
+    #[test]
+    fn a_list_may_only_shrink() {
+        let counts = |text| parse(text).unwrap();
+        let allowed = counts("phrase 2 a.rs\n");
+        assert!(grown(&counts("phrase 2 a.rs\n"), &allowed).is_empty());
+        assert_eq!(grown(&counts("phrase 3 a.rs\n"), &allowed), ["phrase 3 a.rs"]);
+        assert_eq!(grown(&counts("phrase 1 b.rs\n"), &allowed), ["phrase 1 b.rs"]);
+        assert_eq!(written(&allowed), "phrase 2 a.rs\n");
+    }
+}
