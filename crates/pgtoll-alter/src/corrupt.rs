@@ -73,7 +73,7 @@ pub const UNDO_SCHEMA: &str = "pgtoll.undo/1";
 /// Bytes that were changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ByteChange {
-    /// Where they begin, in bytes from the file's begin.
+    /// Their start, in bytes from the file's begin.
     pub at: u64,
     /// What was there, in hexadecimal.
     pub before: String,

@@ -179,7 +179,7 @@ impl Cluster {
         &self.directory
     }
 
-    /// Where the server's programs are.
+    /// The place of the server's programs.
     pub fn bin(&self) -> &Path {
         &self.installation.bin
     }
@@ -310,7 +310,7 @@ impl Cluster {
         self.sync(guard)
     }
 
-    /// Where one of PostgreSQL's client programs of this server's version is.
+    /// The place of one of PostgreSQL's client programs of this server's version.
     pub fn client(&self, program: &str) -> Result<PathBuf, ClusterError> {
         self.installation.program(program)
     }

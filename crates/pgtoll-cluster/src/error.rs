@@ -50,7 +50,7 @@ pub enum ClusterError {
     /// The server that was asked for has a major version that is unknown to pgtoll.
     #[error("{}: {major}", bin.display())]
     UnsupportedInstallation {
-        /// Where its programs are.
+        /// The place of its programs.
         bin: PathBuf,
         /// The version.
         major: UnsupportedMajor,
@@ -69,7 +69,7 @@ pub enum ClusterError {
     /// A program that comes with PostgreSQL is not there.
     #[error("{} has no {program}", directory.display())]
     NoProgram {
-        /// Where the server's programs are.
+        /// The place of the server's programs.
         directory: PathBuf,
         /// What is missing there.
         program: String,

@@ -17,7 +17,7 @@ use crate::{ClusterError, Guard, SERVER_PACKAGES, ServerPackage, ServerUser};
 /// A PostgreSQL installation: a directory with `postgres`, `initdb` and their companions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installation {
-    /// Where its programs are.
+    /// The place of its programs.
     pub bin: PathBuf,
     /// What `postgres --version` says.
     pub version: ServerVersion,

@@ -14,13 +14,13 @@ use crate::{DatadirError, control_file};
 /// A data directory, or a plain base backup of one.
 #[derive(Clone, Debug)]
 pub struct DataDirectory {
-    /// Where it is.
+    /// Its place.
     pub path: PathBuf,
     /// What its control file says.
     pub control: ControlFile,
     /// Its major version.
     pub major: u32,
-    /// Where the backup began that it is; `None`: it is none.
+    /// The start of the backup that this directory is; `None`: it is not a backup.
     pub backup_start: Option<Lsn>,
 }
 
@@ -98,7 +98,7 @@ impl DataDirectory {
     }
 }
 
-/// Where the backup began whose label this is; `None` where there is no label.
+/// The start of the backup with this label; `None`: no label.
 fn backup_start(path: &Path) -> Result<Option<Lsn>, DatadirError> {
     let read = |source| DatadirError::Read { path: path.to_owned(), source };
     match pgtoll_system::open(path) {

@@ -11,7 +11,7 @@ pub enum DatadirError {
     /// A file or directory could not be read.
     #[error("read {}", path.display())]
     Read {
-        /// Which one.
+        /// Its number or name.
         path: PathBuf,
         /// What the system said.
         source: io::Error,

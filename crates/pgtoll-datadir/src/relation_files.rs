@@ -77,7 +77,7 @@ pub struct RelationFile {
     pub relation: RelFileLocator,
     /// What its name says.
     pub name: RelationFileName,
-    /// Where it is.
+    /// Its place.
     pub path: PathBuf,
     /// How long it is.
     pub bytes: u64,

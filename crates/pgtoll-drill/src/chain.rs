@@ -34,11 +34,11 @@ pub(crate) struct CopiedWal {
     pub(crate) copied: u64,
     /// Why no more were copied, though there are more.
     pub(crate) defect: Option<String>,
-    /// Where the first record begins.
+    /// The start of the first record.
     pub(crate) from: Option<Lsn>,
     /// Where the last record ends that was read.
     pub(crate) to: Option<Lsn>,
-    /// Where the backup ends, as its WAL says.
+    /// The end of the backup, as its WAL says.
     pub(crate) backup_end: Option<Lsn>,
     /// Why it was not read further; `None`: all was.
     pub(crate) ended: Option<String>,

@@ -27,9 +27,9 @@ pub(crate) struct WalChoice {
     /// Where it was looked for.
     pub(crate) sources: Vec<String>,
     pub(crate) timeline: u32,
-    /// Where recovery begins.
+    /// The start of recovery.
     pub(crate) start: Lsn,
-    /// Where the backup ends; `None`: its WAL does not say.
+    /// The end of the backup; `None`: its WAL does not say.
     pub(crate) stop: Option<Lsn>,
     /// One after the other, from that of the start on.
     pub(crate) segments: Vec<SegmentFile>,
@@ -164,7 +164,7 @@ pub(crate) fn segment_name(timeline: u32, number: u64, segment_bytes: u64) -> St
     format!("{timeline:08X}{:08X}{:08X}", number / of_part.max(1), number % of_part.max(1))
 }
 
-/// Where the backup ends, as far as that is known without its WAL.
+/// The end of the backup, as far as that is known without its WAL.
 fn stop(source: &DrillSource, control: &ControlFile) -> Option<Lsn> {
     match source.kind {
         // The record of the checkpoint has to be there.

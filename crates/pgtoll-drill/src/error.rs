@@ -27,7 +27,7 @@ pub enum DrillError {
     /// Tars are so damaged that nothing says of which version they are.
     #[error("{words}; nothing in front of that says which version the backup is of")]
     DamagedTars {
-        /// What is wrong with them.
+        /// The faults.
         words: String,
     },
     /// A tar is another one than when it was looked through.
@@ -112,7 +112,7 @@ pub enum DrillError {
         backup: u32,
         /// The server's.
         server: u32,
-        /// Where the server's programs are.
+        /// The place of the server's programs.
         bin: PathBuf,
     },
     /// The disk is too small.
@@ -131,7 +131,7 @@ pub enum DrillError {
     /// A file or directory could not be read.
     #[error("read {}", path.display())]
     Read {
-        /// Which one.
+        /// Its number or name.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
@@ -139,7 +139,7 @@ pub enum DrillError {
     /// A file of the copy could not be written.
     #[error("write {}", path.display())]
     Write {
-        /// Which one.
+        /// Its number or name.
         path: PathBuf,
         /// What the system said.
         source: io::Error,

@@ -66,7 +66,7 @@ impl DrillSource {
     }
 }
 
-/// Where the WAL of a stanza's cluster is.
+/// The place of the WAL of a stanza's cluster.
 fn archive_of(stanza: &Path, cluster: Option<&str>) -> Option<PathBuf> {
     let repository = stanza.ancestors().nth(2)?;
     let archive = repository.join("archive").join(stanza.file_name()?);

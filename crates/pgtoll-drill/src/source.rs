@@ -33,7 +33,7 @@ pub struct DrillSource {
     /// The control file, or why it cannot be read.
     pub(crate) control: Result<ControlFile, DatadirError>,
     pub(crate) label: Option<BackupLabel>,
-    /// Where the backup ends, as its manifest says.
+    /// The end of the backup, as its manifest says.
     pub(crate) stop: Option<Lsn>,
     /// Where its own WAL is, if it has any.
     pub(crate) wal: Vec<PathBuf>,
@@ -115,7 +115,7 @@ impl fmt::Debug for SourceSearch<'_> {
 /// What a `backup_label` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BackupLabel {
-    /// Where recovery begins; `None`: it does not say.
+    /// The start of recovery; `None`: it does not say.
     pub(crate) start: Option<Lsn>,
     /// The timeline; `None`: it does not say (before 11, and damaged).
     pub(crate) timeline: Option<u32>,
@@ -161,7 +161,7 @@ impl DrillSource {
         }
     }
 
-    /// Where it begins.
+    /// Its start.
     pub(crate) fn start(&self) -> Option<Lsn> {
         self.label?.start
     }

@@ -124,7 +124,7 @@ struct StoredFile {
     checksum: Option<String>,
 }
 
-/// Where a file's bytes are.
+/// The place of a file's bytes.
 #[derive(Clone, Debug)]
 struct FilePlace {
     object: StoredObject,

@@ -68,7 +68,7 @@ const INDEX_VARIABLES: [&str; 4] = [
 pub struct ShardTask<'a> {
     /// The plan.
     pub plan: &'a FleetPlan,
-    /// Where it is: results are beside it.
+    /// Its place: results are beside it.
     pub at: &'a StoreUrl,
     /// Which units; `None`: all.
     pub shard: Option<FleetShard>,
@@ -98,7 +98,7 @@ pub enum ShardEvent<'a> {
     Failed(&'a FleetUnit, &'a str),
 }
 
-/// What became of a shard's units.
+/// The outcome of a shard's units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShardSummary {
     /// They have a result now.

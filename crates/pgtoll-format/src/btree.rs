@@ -17,7 +17,7 @@ pub enum BtreePage<'a> {
 pub struct Meta {
     /// The root's block; 0: there is none yet.
     pub root: u32,
-    /// Where searches begin.
+    /// The start of searches.
     pub fast_root: u32,
 }
 
@@ -90,7 +90,7 @@ impl<'a> Node<'a> {
     }
 }
 
-/// Where a row is: its block, and its line pointer there.
+/// The place of a row: its block, and its line pointer there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tid {
     /// The block of the table.

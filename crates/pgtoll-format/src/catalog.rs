@@ -341,7 +341,7 @@ pub struct ClassRow {
     pub is_shared: bool,
     /// Whether it is logged.
     pub persistence: Persistence,
-    /// What it is.
+    /// Its kind.
     pub kind: RelationKind,
 }
 
@@ -470,7 +470,7 @@ pub enum RelationKind {
     Table,
     /// An index.
     Index,
-    /// Where the long values of a table are.
+    /// The place of the long values of a table.
     Toast,
     /// A sequence.
     Sequence,

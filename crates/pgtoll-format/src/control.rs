@@ -24,7 +24,7 @@ pub struct ControlFile {
     pub state: ClusterState,
     /// When the file was written last.
     pub updated: i64,
-    /// Where the last checkpoint's record begins.
+    /// The start of the last checkpoint's record.
     pub checkpoint: Lsn,
     /// What that record says.
     pub last_checkpoint: Checkpoint,
@@ -36,7 +36,7 @@ pub struct ControlFile {
     pub minimum_recovery_timeline: u32,
     /// Where the backup began that is being recovered; 0/0: none.
     pub backup_start: Lsn,
-    /// Where it ends; 0/0: none, or the WAL will tell.
+    /// Its end; 0/0: none, or the WAL will tell.
     pub backup_end: Lsn,
     /// The WAL has to say that the backup ended before the data are consistent.
     pub backup_end_required: bool,
@@ -90,7 +90,7 @@ pub struct ControlFile {
 /// What a checkpoint's record says (`CheckPoint`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// Where recovery begins.
+    /// The start of recovery.
     pub redo: Lsn,
     /// The timeline.
     pub timeline: u32,
@@ -236,9 +236,9 @@ pub enum ControlError {
     /// The CRC fits, and yet a value is impossible.
     #[error("its {what} of {found} is impossible")]
     Impossible {
-        /// Which value.
+        /// The value.
         what: &'static str,
-        /// What it is.
+        /// Its kind.
         found: u64,
     },
 }

@@ -104,9 +104,9 @@ impl<'a> HeapTuple<'a> {
     }
 }
 
-/// What became of transactions, which the caller looks up: in `pg_xact` and `pg_multixact`.
+/// The outcome of transactions, which the caller looks up: in `pg_xact` and `pg_multixact`.
 pub trait Transactions {
-    /// What became of this one; `None`: nothing is known.
+    /// The outcome of this one; `None`: nothing is known.
     fn status(&mut self, xid: u32) -> Option<TransactionStatus>;
 
     /// Which transaction of this multixact changed the row rather than locked it; `None`: none
@@ -114,7 +114,7 @@ pub trait Transactions {
     fn updater(&mut self, multixact: u32) -> Option<u32>;
 }
 
-/// What became of a transaction, in the two bits that `pg_xact` has for each.
+/// The outcome of a transaction, in the two bits that `pg_xact` has for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransactionStatus {
     /// It is running, is prepared, or was running at the crash.

@@ -38,7 +38,7 @@ pub enum IncrementalError {
     /// Its first word is another one.
     #[error("the file begins with {found:08x}, which no incremental file does")]
     Magic {
-        /// What it is.
+        /// Its kind.
         found: u32,
     },
     /// It says that it holds more blocks than a file has.

@@ -20,7 +20,7 @@ impl Lsn {
     /// Behind all WAL.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// Where the segment with this number begins; [`Self::MAX`] where that is out of range.
+    /// The start of the segment with this number; [`Self::MAX`] where that is out of range.
     pub fn from_segment(number: u64, segment_bytes: u64) -> Self {
         Self(number.saturating_mul(segment_bytes))
     }

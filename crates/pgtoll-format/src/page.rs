@@ -24,9 +24,9 @@ pub struct PageHeader {
     pub checksum: u16,
     /// Flags.
     pub flags: u16,
-    /// Where the line pointers end and free space begins.
+    /// The start of the line pointers end and free space.
     pub lower: u16,
-    /// Where free space ends; 0 in a page that was never used.
+    /// The end of free space; 0 in a page that was never used.
     pub upper: u16,
     /// Where the part begins that an index's access method keeps to itself.
     pub special: u16,
@@ -141,7 +141,7 @@ pub fn verdict(page: &[u8], computed: Option<u16>) -> Verdict {
 /// Where an item of a page stands (`ItemIdData`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinePointer {
-    /// Where the item begins; of a redirection the number of the line pointer that is meant.
+    /// The start of the item; of a redirection the number of the line pointer that is meant.
     pub offset: u16,
     /// Bytes of the item.
     pub bytes: u16,
@@ -199,7 +199,7 @@ pub enum PageError {
     /// A line pointer points where no item can be.
     #[error("line pointer {number} points out of its page's items")]
     LinePointer {
-        /// Which one, from 1.
+        /// Its number, from 1.
         number: usize,
     },
     /// A row's header is none.

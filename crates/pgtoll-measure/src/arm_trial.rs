@@ -291,7 +291,7 @@ fn start(
     }
 }
 
-/// Where recovery will begin.
+/// The start of recovery will.
 fn redo_in_control_file(cluster: &Cluster) -> Result<Lsn, BenchError> {
     let path = cluster.data().join("global/pg_control");
     let read = |source| BenchError::Read { path: path.clone(), source };

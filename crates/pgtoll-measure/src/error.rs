@@ -20,7 +20,7 @@ pub enum BenchError {
     /// The server's WAL could not be read.
     #[error("read the WAL of arm \"{arm}\"")]
     Wal {
-        /// Which arm.
+        /// The arm.
         arm: String,
         /// What happened.
         source: WalReadError,
@@ -28,17 +28,17 @@ pub enum BenchError {
     /// Of the WAL that was to be counted not all is there.
     #[error("arm \"{arm}\": its WAL from {from} to {to} is not all there any more")]
     WalIncomplete {
-        /// Which arm.
+        /// The arm.
         arm: String,
-        /// Where it begins.
+        /// Its start.
         from: Lsn,
-        /// Where it ends.
+        /// Its end.
         to: Lsn,
     },
     /// The load could not be generated.
     #[error("load arm \"{arm}\"")]
     Load {
-        /// Which arm.
+        /// The arm.
         arm: String,
         /// The end of its server's log.
         log: String,
@@ -48,7 +48,7 @@ pub enum BenchError {
     /// A statement of ours failed.
     #[error("query arm \"{arm}\"")]
     Query {
-        /// Which arm.
+        /// The arm.
         arm: String,
         /// The end of its server's log.
         log: String,
@@ -61,9 +61,9 @@ pub enum BenchError {
     /// An arm is not what the experiment says.
     #[error("arm \"{arm}\" has {name} = {found}, where the experiment says {expected}")]
     NotAsSaid {
-        /// Which arm.
+        /// The arm.
         arm: String,
-        /// Which setting.
+        /// The setting.
         name: String,
         /// What the server shows.
         found: String,
@@ -73,7 +73,7 @@ pub enum BenchError {
     /// An arm's files are not those that all arms were copied from.
     #[error("arm \"{arm}\" is not a copy: {difference}")]
     FilesDiffer {
-        /// Which arm.
+        /// The arm.
         arm: String,
         /// Where they differ.
         difference: Difference,
@@ -89,7 +89,7 @@ pub enum BenchError {
     /// The program that makes the load ended in the middle of a round.
     #[error("the load of arm \"{arm}\" ended by itself ({status})")]
     LoadEnded {
-        /// Which arm.
+        /// The arm.
         arm: String,
         /// How it ended.
         status: String,
@@ -99,7 +99,7 @@ pub enum BenchError {
     /// A step's program failed.
     #[error("\"{program}\" failed in arm \"{arm}\" ({status})")]
     ProgramFailed {
-        /// Which arm.
+        /// The arm.
         arm: String,
         /// The shell's command.
         program: String,
@@ -109,7 +109,7 @@ pub enum BenchError {
     /// The server does not take a value.
     #[error("the server refuses {name} = {value}")]
     SettingRefused {
-        /// Which setting.
+        /// The setting.
         name: String,
         /// The value.
         value: String,
@@ -117,7 +117,7 @@ pub enum BenchError {
     /// Stopping the program did not stop its load.
     #[error("the load of arm \"{arm}\" still runs after its program was stopped")]
     LoadGoesOn {
-        /// Which arm.
+        /// The arm.
         arm: String,
     },
     /// The server cannot be what the experiment compares.
@@ -140,7 +140,7 @@ pub enum BenchError {
     /// The server never ran into its limit of memory.
     #[error("arm \"{arm}\" does not fill its limit of {limit} of memory: its data fit")]
     LimitNotReached {
-        /// Which arm.
+        /// The arm.
         arm: String,
         /// The limit.
         limit: ByteSize,
@@ -180,7 +180,7 @@ pub enum BenchError {
     /// The record could not be written.
     #[error("write {}", path.display())]
     Record {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
@@ -188,7 +188,7 @@ pub enum BenchError {
     /// A file of a cluster could not be read.
     #[error("read {}", path.display())]
     Read {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// What the system said.
         source: io::Error,

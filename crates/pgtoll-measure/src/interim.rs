@@ -9,7 +9,7 @@ use pgtoll_record::Calibration;
 
 use crate::{Plan, recorded_workloads};
 
-/// What is known of a workload while it runs.
+/// The known facts about a workload while it runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct InterimEstimate {
     /// Half of the widest interval of the arms' server CPU, on the log scale; `None` before two

@@ -7,7 +7,7 @@ use crate::InterimEstimate;
 /// What a run is about at the moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Progress<'a> {
-    /// Where the clusters are.
+    /// The place of the clusters.
     Directory(&'a Path),
     /// Something that takes a while.
     Stage(&'a str),
@@ -33,7 +33,7 @@ pub enum Progress<'a> {
     Repetition {
         /// The workload's title.
         title: &'a str,
-        /// Which one, from 1.
+        /// Its number, from 1.
         repetition: u32,
         /// How many repetitions there will be.
         repetitions: u32,

@@ -11,7 +11,7 @@ use procfs::{CpuPressure, Current, IoPressure, LoadAverage, Meminfo, MemoryPress
 
 use crate::host::mount_of;
 
-/// Where files are.
+/// The source of files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSystem {
     /// `ext4` and the like.

@@ -12,13 +12,13 @@ pub(crate) struct Glimpse {
     /// The server's clock, in seconds since 1970.
     pub(crate) now_s: f64,
     pub(crate) now: String,
-    /// Where WAL ends.
+    /// The end of WAL.
     pub(crate) insert: Lsn,
     /// Redo point of the last completed checkpoint.
     pub(crate) redo: Lsn,
     /// When that checkpoint began; whole seconds.
     pub(crate) checkpoint_s: f64,
-    /// Where its record begins.
+    /// The start of its record.
     pub(crate) checkpoint: Lsn,
     /// Checkpoints begun since statistics were reset. The one that runs is counted when it first
     /// pauses between writes: within moments, if it is spread over time.

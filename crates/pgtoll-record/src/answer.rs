@@ -27,11 +27,11 @@ pub struct RunAnswer {
 /// An arm under a workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AnswerLine {
-    /// Which workload.
+    /// The workload.
     pub workload: String,
     /// Its title.
     pub title: String,
-    /// Which arm.
+    /// The arm.
     pub arm: String,
     /// What the arm changes, in the words of its settings.
     pub change: String,
@@ -45,7 +45,7 @@ pub struct AnswerLine {
     pub too_noisy: bool,
     /// The figure in words: `+5.9 % [+4.3, +7.4]`, or `no difference seen, at most 2.6 % more`.
     pub figure: String,
-    /// Where it comes from, as far as counters show it.
+    /// Its source, as far as counters show it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
 }
@@ -53,7 +53,7 @@ pub struct AnswerLine {
 /// What to do about what an arm changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ArmAdvice {
-    /// Which arm.
+    /// The arm.
     pub arm: String,
     /// What to do.
     pub action: AdvisedAction,

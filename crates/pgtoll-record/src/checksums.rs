@@ -17,7 +17,7 @@ pub struct ChecksumsRecord {
     pub data: String,
     /// Its cluster's identifier, in decimal.
     pub system_identifier: String,
-    /// What became of it.
+    /// The outcome of it.
     pub outcome: ChecksumsOutcome,
     /// Whether the pages have checksums now.
     pub enabled: bool,
@@ -43,7 +43,7 @@ pub struct ChecksumsRecord {
     pub next: Vec<String>,
 }
 
-/// What became of a cluster.
+/// The outcome of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ChecksumsOutcome {

@@ -45,7 +45,7 @@ pub struct DrillRecord {
 pub struct DrilledBackup {
     /// The directory, or the tar.
     pub path: String,
-    /// What it is.
+    /// Its kind.
     pub kind: DrilledKind,
     /// How it lies there.
     #[serde(default)]
@@ -106,7 +106,7 @@ pub struct DrilledMember {
     pub form: DrilledForm,
     /// How its tars are compressed, in PostgreSQL's words; `None`: not, or it is a directory.
     pub packing: Option<String>,
-    /// Where it begins; `None`: unknown.
+    /// Its start; `None`: unknown.
     #[schemars(with = "Option<String>")]
     pub start: Option<Lsn>,
     /// Where the backup begins that it was taken from; `None`: it is a full one.
@@ -240,10 +240,10 @@ pub struct DrillWal {
     pub sources: Vec<String>,
     /// The timeline on which the backup was made; `None`: unknown.
     pub timeline: Option<u32>,
-    /// Where recovery begins; `None`: unknown.
+    /// The start of recovery; `None`: unknown.
     #[schemars(with = "Option<String>")]
     pub start: Option<Lsn>,
-    /// Where the backup ends, which is consistent from there on; `None`: unknown.
+    /// The end of the backup, which is consistent from there on; `None`: unknown.
     #[schemars(with = "Option<String>")]
     pub stop: Option<Lsn>,
     /// Where the last record ends that was read without a gap; `None`: none was.
@@ -259,7 +259,7 @@ pub struct DrillWal {
 /// A tablespace that WAL makes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LoggedTablespace {
-    /// Where the record begins.
+    /// The start of the record.
     #[schemars(with = "String")]
     pub at: Lsn,
     /// The tablespace's OID.
@@ -279,7 +279,7 @@ pub struct DrillStart {
     pub seconds: f64,
     /// How long copying, unpacking and combining took, in seconds.
     pub copy_seconds: f64,
-    /// Where redo ended, as the server logged; `None`: it did nothing, or did not end.
+    /// The end of redo, as the server logged it; `None`: redo did nothing or did not end.
     #[schemars(with = "Option<String>")]
     pub recovered_to: Option<Lsn>,
     /// The last words of a server that did not start.

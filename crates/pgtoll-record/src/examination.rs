@@ -74,7 +74,7 @@ pub enum State {
 /// Runs in which arms do not differ.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NullRuns {
-    /// Where their records are: those that were completed.
+    /// The place of their records: those that were completed.
     pub records: Vec<String>,
     /// A signal ended them before their time.
     pub interrupted: bool,

@@ -11,7 +11,7 @@ use crate::Metric;
 pub struct Expectation {
     /// Of which workload.
     pub workload: String,
-    /// Which arm.
+    /// The arm.
     pub arm: String,
     /// Which figure: a [`Metric`], or a counted one such as `wal_per_page`.
     pub metric: String,
@@ -25,7 +25,7 @@ pub struct Expectation {
     pub lower: Option<f64>,
     /// The most that is expected.
     pub upper: Option<f64>,
-    /// Where the expectation comes from.
+    /// The source of the expectation.
     pub source: String,
     /// The published sentence, in a few words.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -395,7 +395,7 @@ fn is_repmgr(engine: &FailoverEngine) -> bool {
     *engine == FailoverEngine::Repmgr
 }
 
-/// What became of both sides of a partition. Times count from its begin.
+/// The outcome of both sides of a partition. Times count from its begin.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PartitionOutcome {
     /// When it was healed; `None` where the run ended before.

@@ -87,7 +87,7 @@ impl FleetPlan {
 }
 
 impl FleetUnit {
-    /// What it is called: the backup's URL, and which part of it.
+    /// Its name: the backup's URL, and which part of it.
     pub fn name(&self) -> String {
         match self.part {
             Some(FleetPart { number, count }) => format!("{}, part {number} of {count}", self.url),
@@ -117,7 +117,7 @@ pub enum FleetLayout {
 /// A version of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FleetObject {
-    /// Where it is.
+    /// Its place.
     pub url: String,
     /// Its length in bytes.
     pub bytes: u64,
@@ -198,7 +198,7 @@ pub struct FleetCpuTime {
     pub readings: u64,
 }
 
-/// Where CPU times are from.
+/// The source of CPU times.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FleetCpuSource {
     /// The record: a file.
@@ -222,7 +222,7 @@ pub struct FleetRecord {
     pub command: Vec<String>,
     /// When it was made (RFC 3339).
     pub made: String,
-    /// Where the plan is.
+    /// The place of the plan.
     pub plan: String,
     /// All backups of the plan, the worst first.
     pub backups: Vec<FleetBackup>,

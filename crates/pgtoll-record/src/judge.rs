@@ -38,7 +38,7 @@ pub struct JudgeRecord {
     pub fault: Option<JudgedFault>,
     /// What happened, in time order.
     pub events: Vec<JudgedEvent>,
-    /// What became of the transactions, as the clients saw it.
+    /// The outcome of the transactions, as the clients saw it.
     pub transactions: TransactionCounts,
     /// What the ids say that are there in the end; `None` where they could not be read.
     pub verdict: Option<JudgeVerdict>,
@@ -329,7 +329,7 @@ pub struct NodeIdentity {
 /// A server that answered.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JudgedNode {
-    /// Which one.
+    /// Its number or name.
     pub identity: NodeIdentity,
     /// Transactions that it acknowledged.
     pub acknowledged: u64,

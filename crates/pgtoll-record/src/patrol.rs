@@ -44,7 +44,7 @@ pub struct PatrolRecord {
     pub suspicions: u64,
     /// Blocks that could not be read, or not be judged.
     pub unverified: u64,
-    /// What is wrong, in the order of files and blocks. A finding stays until its blocks read sound, or
+    /// The faults, in the order of files and blocks. A finding stays until its blocks read sound, or
     /// are gone.
     pub findings: Vec<PatrolFinding>,
     /// Directories and files that could not be listed, and what the system said.
@@ -127,7 +127,7 @@ pub struct PatrolMark {
     pub time: Timestamp,
 }
 
-/// Where a block is. Blocks are read in this order.
+/// The place of a block. Blocks are read in this order.
 #[derive(
     Clone,
     Copy,
@@ -160,7 +160,7 @@ pub struct PatrolBlock {
 /// Something that is wrong with a block, or with several that follow each other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PatrolFinding {
-    /// Where the first of its blocks is.
+    /// The place of the first of its blocks.
     pub at: PatrolBlock,
     /// When it was found.
     #[schemars(with = "String")]
@@ -172,10 +172,10 @@ pub struct PatrolFinding {
     pub path: String,
     /// `main`, `fsm`, `vm` or `init`.
     pub fork: String,
-    /// What the relation is called; `None` where that is unknown.
+    /// The name of the relation; `None` where that is unknown.
     pub name: Option<WalRelationName>,
     /// What the damage means.
     pub severity: Severity,
-    /// What is wrong. Of many blocks that follow each other it has no checksums.
+    /// The faults. Of many blocks that follow each other it has no checksums.
     pub page: PageFinding,
 }

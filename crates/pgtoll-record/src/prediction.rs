@@ -326,7 +326,7 @@ pub struct WatchedRates {
     pub wal_driven: Option<bool>,
 }
 
-/// What a setting would cost.
+/// The cost of a setting would.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PredictionAnswer {
     /// For example `data_checksums`.

@@ -73,10 +73,10 @@ pub enum RepairOutcome {
 /// back as it has no gap.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RepairWal {
-    /// Where its first record begins.
+    /// The start of its first record.
     #[schemars(with = "String")]
     pub from: Lsn,
-    /// Where its last record begins: the checkpoint of the shutdown; of a running server, where its
+    /// The start of its last record: the checkpoint of the shutdown; of a running server, where its
     /// next record would have begun when its pages were found damaged.
     #[schemars(with = "String")]
     pub to: Lsn,
@@ -87,7 +87,7 @@ pub struct RepairWal {
 /// Where pages were looked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RepairSource {
-    /// What it is.
+    /// Its kind.
     pub kind: RepairSourceKind,
     /// The directory; of a running standby the connection, without secrets; of pages that were rebuilt
     /// the server that did it.
@@ -114,7 +114,7 @@ pub enum RepairSourceKind {
     Wal,
 }
 
-/// What is known of a page that would replace a damaged one.
+/// The known facts about a page that would replace a damaged one.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -149,9 +149,9 @@ pub struct RepairBlock {
     pub block: u32,
     /// Its file, below the data directory; `None`: there is none.
     pub path: Option<String>,
-    /// What the relation is called; `None` where that is unknown.
+    /// The name of the relation; `None` where that is unknown.
     pub name: Option<WalRelationName>,
-    /// What is wrong with the page.
+    /// The faults of the page.
     pub damage: String,
     /// The LSN that the page has now, right or wrong; `None`: it cannot be read.
     #[schemars(with = "Option<String>")]
@@ -182,7 +182,7 @@ pub struct RepairBlock {
 pub struct RepairCandidate {
     /// The place of the source in the record's `sources`.
     pub source: usize,
-    /// What is known of it.
+    /// The known facts about it.
     pub class: EvidenceClass,
     /// Why.
     pub reason: String,
@@ -194,10 +194,10 @@ pub struct RepairCandidate {
 /// A record of WAL.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RepairWalRecord {
-    /// Where it begins.
+    /// Its start.
     #[schemars(with = "String")]
     pub at: Lsn,
-    /// Where it ends.
+    /// Its end.
     #[schemars(with = "String")]
     pub end: Lsn,
     /// Its resource manager and type, as `pg_waldump` calls them.

@@ -59,7 +59,7 @@ pub struct RunResult {
 pub struct MetricValue {
     /// Of which workload.
     pub workload: String,
-    /// Which arm.
+    /// The arm.
     pub arm: String,
     /// Which figure: a [`Metric`], or `blocks_read_per_transaction` and the like.
     pub metric: String,
@@ -88,9 +88,9 @@ pub struct TransactionRange {
 pub struct Comparison {
     /// Of which workload.
     pub workload: String,
-    /// Which metric.
+    /// The metric.
     pub metric: Metric,
-    /// Which arm.
+    /// The arm.
     pub arm: String,
     /// The arm that it is compared with, where comparisons with others than the baseline stand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -135,9 +135,9 @@ pub struct Comparison {
 pub struct OnePieceCheck {
     /// Of which workload.
     pub workload: String,
-    /// Which metric.
+    /// The metric.
     pub metric: Metric,
-    /// Which arm.
+    /// The arm.
     pub arm: String,
     /// Arm over baseline in one piece, with its interval.
     pub in_one_piece: Interval,

@@ -90,7 +90,7 @@ pub struct Header {
 /// How much wider than they claim a metric's intervals have to be on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Calibration {
-    /// Which metric.
+    /// The metric.
     pub metric: Metric,
     /// κ, the factor by which half-widths are multiplied; at least 1.
     #[serde(rename = "kappa")]
@@ -363,7 +363,7 @@ pub struct Slice {
     pub block: u32,
     /// Its place in the block, from 1.
     pub position: u32,
-    /// Which arm.
+    /// The arm.
     pub arm: String,
     /// When it began, in ns since the run began.
     pub start_ns: u64,
@@ -426,7 +426,7 @@ pub struct RoundEnd {
 /// Latencies of an arm's transactions over a round or an operation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ArmLatencies {
-    /// Which arm.
+    /// The arm.
     pub arm: String,
     /// Transactions that began later than they were scheduled (open loop).
     pub late: u64,
@@ -553,7 +553,7 @@ pub struct NoiseShare {
 pub struct Counted {
     /// Of which workload.
     pub workload: String,
-    /// Which arm.
+    /// The arm.
     pub arm: String,
     /// Transactions.
     pub transactions: u64,
@@ -567,7 +567,7 @@ pub struct Counted {
 pub struct Predicted {
     /// Of which workload.
     pub workload: String,
-    /// Which arm.
+    /// The arm.
     pub arm: String,
     /// From whose WAL.
     pub from: String,
@@ -578,7 +578,7 @@ pub struct Predicted {
 /// One long operation of an arm.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Operation {
-    /// Which one.
+    /// Its number or name.
     pub workload: String,
     /// Counted from 1.
     pub repetition: u32,
@@ -587,7 +587,7 @@ pub struct Operation {
     pub half: u32,
     /// Its place in the half, from 1.
     pub position: u32,
-    /// Which arm.
+    /// The arm.
     pub arm: String,
     /// When it began, in ns since the run began.
     pub start_ns: u64,
@@ -736,7 +736,7 @@ impl Counters {
 pub struct Profile {
     /// Of which workload.
     pub workload: String,
-    /// Which arm.
+    /// The arm.
     pub arm: String,
     /// How the function's name begins.
     pub function: String,

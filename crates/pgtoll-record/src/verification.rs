@@ -62,7 +62,7 @@ pub struct VerificationRecord {
     pub running: Option<VerifiedRunning>,
     /// The forks that something is wrong with.
     pub relations: Vec<VerifiedRelation>,
-    /// Where relations' names come from; `None`: they have none.
+    /// The source of relations' names; `None`: they have none.
     pub names: Option<String>,
     /// Files that PostgreSQL did not put there.
     pub foreign: Vec<String>,
@@ -153,13 +153,13 @@ pub struct VerifiedAmount {
 pub struct FileFinding {
     /// Where in the data directory.
     pub path: String,
-    /// What is wrong.
+    /// The faults.
     pub kind: FileFindingKind,
     /// In words.
     pub words: String,
 }
 
-/// What is wrong with a file or directory.
+/// The faults of a file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FileFindingKind {
@@ -206,7 +206,7 @@ pub struct VerifiedRelation {
     /// Its first file, below the data directory; `None` in records before this was kept.
     #[serde(default)]
     pub path: Option<String>,
-    /// What it is called; `None` where that is unknown.
+    /// Its name; `None` where that is unknown.
     pub name: Option<WalRelationName>,
     /// What the damage means.
     pub severity: Severity,
@@ -271,7 +271,7 @@ pub enum Severity {
     Unknown,
 }
 
-/// What is wrong with a block.
+/// The faults of a block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PageFinding {
     /// Its number in the fork.
@@ -280,7 +280,7 @@ pub struct PageFinding {
     pub blocks: u32,
     /// How bad it is.
     pub class: FindingClass,
-    /// What is wrong.
+    /// The faults.
     pub kind: FindingKind,
     /// In words.
     pub words: String,
@@ -315,7 +315,7 @@ pub enum FindingClass {
     Unverified,
 }
 
-/// What is wrong.
+/// The faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingKind {

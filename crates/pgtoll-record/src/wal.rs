@@ -23,7 +23,7 @@ pub struct WalStatisticsRecord {
     pub command: Vec<String>,
     /// When it was made (RFC 3339).
     pub made: String,
-    /// Which WAL.
+    /// The WAL.
     pub source: WalSource,
     /// Why it was not read further.
     pub end: WalEnd,
@@ -42,7 +42,7 @@ pub struct WalStatisticsRecord {
     pub relations: Vec<WalOfRelation>,
     /// Records that name no relation: commits, checkpoints and the like.
     pub without_relation: WalAmount,
-    /// Where relations' names come from; `None`: they have none.
+    /// The source of relations' names; `None`: they have none.
     pub names: Option<String>,
     /// By database, the largest first.
     pub databases: Vec<WalOfDatabase>,
@@ -55,7 +55,7 @@ pub struct WalStatisticsRecord {
     pub notes: Vec<String>,
 }
 
-/// Which WAL.
+/// The WAL.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WalSource {
     /// What was named: paths, or a server without its secrets.
@@ -70,10 +70,10 @@ pub struct WalSource {
     pub segment_bytes: u64,
     /// The timelines, in their order.
     pub timelines: Vec<u32>,
-    /// Where the first record begins; `None` without a record.
+    /// The start of the first record; `None` without a record.
     #[schemars(with = "Option<String>")]
     pub from: Option<Lsn>,
-    /// Where the last record ends.
+    /// The end of the last record.
     #[schemars(with = "Option<String>")]
     pub to: Option<Lsn>,
     /// When its first transaction ended (RFC 3339); `None` without one.
@@ -102,10 +102,10 @@ impl WalSource {
 /// WAL that was not read, between records that were.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WalGap {
-    /// Where the last record before it ends, or where the WAL that was asked for begins.
+    /// The end of the last record before it, or the start of the requested WAL.
     #[schemars(with = "String")]
     pub from: Lsn,
-    /// Where the first record behind it begins.
+    /// The start of the first record behind it.
     #[schemars(with = "String")]
     pub to: Lsn,
     /// Why it was not read.
@@ -266,7 +266,7 @@ pub struct WalOfRelation {
     pub filenode: u32,
     /// `main`, `fsm`, `vm` or `init`.
     pub fork: String,
-    /// What it is called; `None` where nobody knows, such as of a dropped table.
+    /// Its name; `None` where nobody knows, such as of a dropped table.
     pub name: Option<WalRelationName>,
     /// Of its records.
     #[serde(flatten)]
@@ -277,7 +277,7 @@ pub struct WalOfRelation {
     pub hint_bytes: u64,
 }
 
-/// What a relation is called.
+/// The name of a relation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WalRelationName {
     /// Its database; empty for shared relations.
@@ -307,7 +307,7 @@ impl fmt::Display for WalRelationName {
 pub struct WalOfDatabase {
     /// Its OID; 0: relations that all databases share.
     pub oid: u32,
-    /// What it is called.
+    /// Its name.
     pub name: Option<String>,
     /// Of its records that name a relation.
     #[serde(flatten)]
@@ -353,7 +353,7 @@ pub enum CycleBegin {
 /// A piece of the WAL.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WalPiece {
-    /// Where it begins.
+    /// Its start.
     #[schemars(with = "String")]
     pub from: Lsn,
     /// When the last transaction before its end had ended, in microseconds since 1970; `None`

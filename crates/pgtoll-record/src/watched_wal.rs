@@ -9,10 +9,10 @@ use crate::{Interval, WhatIfCheck, WhatIfRow};
 /// WAL that a server sent while it was watched, and what would become of it under other settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WatchedWal {
-    /// Where its first record begins: before the redo point that was the last one when reading began.
+    /// The start of its first record: before the redo point that was the last one when reading began.
     #[schemars(with = "String")]
     pub from: Lsn,
-    /// Where its last record ends.
+    /// The end of its last record.
     #[schemars(with = "String")]
     pub to: Lsn,
     /// Bytes between them.
@@ -106,7 +106,7 @@ pub struct PredictionChecks {
     /// `None` without two redo points.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own_settings_error: Option<f64>,
-    /// What logging hints costs, predicted as if they were not logged; `None` where they are not, or
+    /// The cost of logging hints, predicted as if they were not logged; `None` where they are not, or
     /// WAL was not read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blind: Option<BlindCheck>,

@@ -21,7 +21,7 @@ pub struct WalWhatIfRecord {
     pub command: Vec<String>,
     /// When it was made (RFC 3339).
     pub made: String,
-    /// Which WAL.
+    /// The WAL.
     pub source: WalSource,
     /// Why it was not read further.
     pub end: WalEnd,
@@ -191,7 +191,7 @@ pub struct WhatIfRecommendation {
     pub row: WhatIfRow,
     /// Why.
     pub reason: String,
-    /// What it costs.
+    /// The cost of it.
     pub price: String,
 }
 

@@ -39,7 +39,7 @@ pub enum ReplayError {
     Plan {
         /// The line of the unpacked plan, from 1; 0 is the file's first line.
         line: u64,
-        /// What is wrong.
+        /// The faults.
         reason: String,
     },
     /// The plan cannot be written.

@@ -194,7 +194,7 @@ fn finding_line(finding: &DrillFinding) -> String {
     format!("{place}{check}{}{sqlstate}{unread}", finding.words)
 }
 
-/// What is wrong with the files of each part, of the backup and of the restored cluster.
+/// The faults of the files of each part, of the backup and of the restored cluster.
 fn files(drill: &DrillRecord, options: &TableOptions) -> Vec<Section> {
     let members = drill.pages.members.iter();
     let members = members.map(|record| (format!("Files of {}", record.source.path), record));

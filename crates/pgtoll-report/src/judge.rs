@@ -198,7 +198,7 @@ fn seen_rows(judge: &JudgeRecord) -> Vec<NamedCount> {
     rows
 }
 
-/// What became of the transactions.
+/// The outcome of the transactions.
 fn set_rows(judge: &JudgeRecord) -> Vec<NamedCount> {
     let Some(verdict) = &judge.verdict else { return Vec::new() };
     let lost = &verdict.lost;

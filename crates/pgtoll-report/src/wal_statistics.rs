@@ -183,7 +183,7 @@ fn relations_table(statistics: &WalStatisticsRecord, top: usize) -> String {
     text
 }
 
-/// What a relation's fork is called; its numbers where the name is unknown.
+/// The name of a relation's fork; its numbers where the name is unknown.
 fn relation_words(relation: &WalOfRelation) -> String {
     let fork =
         if relation.fork == "main" { String::new() } else { format!(" ({})", relation.fork) };

@@ -31,7 +31,7 @@ pub enum RollingError {
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What is wrong.
+        /// The faults.
         message: String,
         /// What to do about it.
         hint: String,
@@ -142,7 +142,7 @@ pub enum RollingError {
     /// The nodes are in a state from which pgtoll does not go on by itself.
     #[error("{message}")]
     State {
-        /// Which one.
+        /// Its number or name.
         message: String,
         /// What to do about it.
         hint: String,

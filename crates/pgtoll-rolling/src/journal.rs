@@ -54,7 +54,7 @@ pub(crate) struct Journal {
 /// A replication slot that a run made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OwnSlot {
-    /// Where it is.
+    /// Its place.
     pub(crate) node: String,
     pub(crate) name: String,
     /// The node whose `primary_slot_name` it is.

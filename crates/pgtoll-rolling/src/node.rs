@@ -87,7 +87,7 @@ pub enum NodeAnswer {
     },
     /// It starts as a standby from now on.
     Fenced {
-        /// Where the record of its last checkpoint begins, that of the shutdown.
+        /// The start of the record of its last checkpoint, that of the shutdown.
         checkpoint: Lsn,
     },
     /// It was done.
@@ -117,7 +117,7 @@ pub struct NodeReport {
     pub is_shut_down_primary: bool,
     /// The control file's checksum version: 0 off, 1 on.
     pub checksum_version: u32,
-    /// Where the last checkpoint's record begins.
+    /// The start of the last checkpoint's record.
     pub checkpoint: Lsn,
     /// Its timeline.
     pub timeline: u32,

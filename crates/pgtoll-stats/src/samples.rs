@@ -7,7 +7,7 @@ use crate::{Pair, Round};
 /// One measurement of one arm.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample<'a> {
-    /// Which arm.
+    /// The arm.
     pub arm: &'a str,
     /// Which fresh start.
     pub round: u32,

@@ -8,7 +8,7 @@ use crate::moments::{as_float, mean, sample_sd};
 use crate::pairs::{Pair, Round};
 use crate::quantiles::{median, sorted_quantile, t_p_value, t_quantile};
 
-/// What became of one comparison's ratio while time passed.
+/// The outcome of one comparison's ratio while time passed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trend {
     /// Over the whole run.

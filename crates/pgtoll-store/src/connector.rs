@@ -69,7 +69,7 @@ impl StoreClient {
     }
 }
 
-/// What is wrong with the server's certificate, if that is what failed.
+/// The faults of the server's certificate, if that is what failed.
 fn certificate_error(error: &HttpError) -> Option<CertificateError> {
     let mut cause = error.source();
     while let Some(item) = cause {

@@ -78,7 +78,7 @@ impl Store {
         Ok(objects)
     }
 
-    /// What is known of an object.
+    /// The known facts about an object.
     pub fn head(&self, url: &StoreUrl) -> Result<StoredObject, StoreError> {
         match &self.0 {
             Some(remote) => remote.head(url),

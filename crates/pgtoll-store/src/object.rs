@@ -5,7 +5,7 @@ use crate::url::StoreUrl;
 /// An object, as it was listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredObject {
-    /// Where it is.
+    /// Its place.
     pub url: StoreUrl,
     /// Its length in bytes, as it is stored.
     pub bytes: u64,

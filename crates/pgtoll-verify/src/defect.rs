@@ -13,12 +13,12 @@ pub struct BlockFinding {
     pub fork: RelationFork,
     /// The block's number in the fork.
     pub block: u32,
-    /// What is wrong with it. Resume files call it `what`.
+    /// The faults. Resume files call it `what`.
     #[serde(rename = "what")]
     pub defect: Defect,
 }
 
-/// What is wrong with a block, or with a file.
+/// The faults of a block, or with a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Defect {
@@ -32,7 +32,7 @@ pub enum Defect {
     /// A server that reads the page refuses it; the server may have written it while the backup
     /// was made, and only the backup's WAL shows whether recovery replaces it.
     MayBeTorn {
-        /// What is wrong with it.
+        /// The faults.
         fault: Fault,
         /// Where the record ends that changed it last, as the page says.
         lsn: Lsn,
@@ -78,7 +78,7 @@ pub enum Defect {
     Evidence(Evidence),
     /// A server that reads the page would refuse it; but it runs, and may have it otherwise.
     Unsettled {
-        /// What is wrong with the page.
+        /// The faults of the page.
         fault: Fault,
         /// Where the record ends that changed it last, as the page says.
         lsn: Lsn,
@@ -101,7 +101,7 @@ pub enum StaleClaim {
     FrozenAlone,
 }
 
-/// What is wrong with the files of a fork.
+/// The faults of the files of a fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LayoutDefect {
@@ -112,12 +112,12 @@ pub enum LayoutDefect {
     },
     /// A file that another one follows is not full.
     Short {
-        /// Which one, from 0.
+        /// Its number, from 0.
         segment: u32,
     },
     /// A file has more blocks than files have.
     TooLong {
-        /// Which one.
+        /// Its number or name.
         segment: u32,
     },
     /// Files are missing that others follow.
@@ -171,24 +171,24 @@ pub enum Evidence {
     },
     /// The page of a B-tree is zero, though another one leads to it.
     ZeroButLinked {
-        /// Which one.
+        /// Its number or name.
         from: u32,
     },
     /// The file of a B-tree ends here, though a page leads to blocks behind.
     MissingButLinked {
         /// The last one of them.
         last: u32,
-        /// Which page.
+        /// The page.
         from: u32,
     },
     /// The page of a table is zero, though an index leads to rows on it.
     ZeroButIndexed {
-        /// Which index.
+        /// The index.
         index: RelFileLocator,
     },
     /// The file of a table ends here, though an index leads to rows behind.
     MissingButIndexed {
-        /// Which index.
+        /// The index.
         index: RelFileLocator,
         /// The last block of them.
         last: u32,

@@ -24,7 +24,7 @@ pub struct Verified {
     pub files: u64,
     /// What was read of them.
     pub pages: PagesRead,
-    /// What is wrong, in the order of relations, forks and blocks. Of very many only some:
+    /// The faults, in the order of relations, forks and blocks. Of very many only some:
     /// [`counts`](Self::counts) has all.
     pub findings: Vec<BlockFinding>,
     /// How much is wrong with each fork that something is wrong with.

@@ -6,7 +6,7 @@ use crate::defect::{BlockFinding, Defect, LayoutDefect};
 use crate::listing::{Listed, Listing};
 use pgtoll_datadir::DataDirectory;
 
-/// What is wrong with the lengths of these files, those of a fork one after the other.
+/// The faults of the lengths of these files, those of a fork one after the other.
 pub(super) fn findings(
     files: impl IntoIterator<Item = Listed>,
     data: &DataDirectory,

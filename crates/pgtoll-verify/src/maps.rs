@@ -78,7 +78,7 @@ pub(crate) struct MapBits {
 /// What a page and its map say together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Compared {
-    /// What is wrong.
+    /// The faults.
     pub(crate) defect: Option<Defect>,
     /// The page is all visible, and the page of the map is empty: no harm here.
     pub(crate) is_unmapped: bool,

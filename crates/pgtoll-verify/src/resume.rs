@@ -151,7 +151,7 @@ impl ResumeJournal {
         removed.map_err(|source| ResumeError::Write { path: self.path, source })
     }
 
-    /// Where to begin; what was found before that is put in `verified`.
+    /// The block to begin at; earlier findings are put in `verified`.
     pub(super) fn begin(
         &mut self,
         data: &DataDirectory,

@@ -66,7 +66,7 @@ struct Unit {
 pub(super) struct Portion {
     /// The unit's number.
     pub(super) number: u64,
-    /// Where the unit ends.
+    /// The end of the unit.
     pub(super) to: Position,
     pub(super) pages: PagesRead,
     pub(super) findings: Vec<BlockFinding>,

@@ -29,7 +29,7 @@ pub enum End {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// The faults, and where.
         error: WalError,
         /// Where it goes on.
         goes_on: Lsn,
@@ -47,7 +47,7 @@ pub enum End {
     CutShort {
         /// The file.
         path: PathBuf,
-        /// Where it ends.
+        /// Its end.
         at: Lsn,
     },
     /// A file could not be read.
@@ -139,9 +139,9 @@ impl fmt::Display for End {
 /// WAL that was not read, between records that were.
 #[derive(Clone, Debug)]
 pub struct Gap {
-    /// Where the last record before it ends, or where the WAL that was asked for begins.
+    /// The end of the last record before it, or the start of the requested WAL.
     pub from: Lsn,
-    /// Where the first record behind it begins.
+    /// The start of the first record behind it.
     pub to: Lsn,
     /// Why.
     pub why: Arc<End>,

@@ -21,7 +21,7 @@ pub enum WalReadError {
     /// A file or directory could not be read.
     #[error("read {}", path.display())]
     Read {
-        /// Which one.
+        /// Its number or name.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
@@ -29,7 +29,7 @@ pub enum WalReadError {
     /// There is no segment of the timeline.
     #[error("no segment of timeline {timeline}; there are timelines {}", listed(found))]
     NoTimeline {
-        /// Which one.
+        /// Its number or name.
         timeline: u32,
         /// Those that there are.
         found: Vec<u32>,
@@ -51,9 +51,9 @@ pub enum WalReadError {
     /// The segments are of another part of the WAL.
     #[error("the range lies outside the WAL, whose segments are from {begin} to {end}")]
     OutOfRange {
-        /// Where the first segment begins.
+        /// The start of the first segment.
         begin: Lsn,
-        /// Where the last one ends.
+        /// The end of the last one.
         end: Lsn,
     },
     /// The first segment's file is empty.

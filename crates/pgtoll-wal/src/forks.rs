@@ -29,7 +29,7 @@ impl ForkTotals {
 pub(crate) struct Forks {
     amounts: Vec<(RelationFork, ForkTotals)>,
     places: FxHashMap<RelationFork, usize>,
-    /// Where in `amounts` a fork stood whose number ends in these bits; it may be another one.
+    /// The last place in `amounts` of a fork with this hash; it may belong to another fork.
     recent: [usize; RECENT],
 }
 

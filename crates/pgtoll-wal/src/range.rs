@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use pgtoll_format::Lsn;
 
-/// Where a part of WAL begins or ends.
+/// The end of a part of WAL begins or.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WalBound {
     /// At the first record that begins here or later.
@@ -50,9 +50,9 @@ impl fmt::Display for WalBound {
 /// A part of WAL; without bounds all of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WalRange {
-    /// Where it begins.
+    /// Its start.
     pub from: Option<WalBound>,
-    /// Where it ends: what is there is not in it any more.
+    /// Its end: what is there is not in it any more.
     pub to: Option<WalBound>,
 }
 

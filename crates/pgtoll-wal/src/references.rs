@@ -13,11 +13,11 @@ use crate::Collect;
 /// A record that names a block: with an image of it, with data, or to make it anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamingRecord {
-    /// Where it begins.
+    /// Its start.
     pub at: Lsn,
-    /// Where it ends: the LSN of the page from then on, if the record changed it.
+    /// Its end: the LSN of the page from then on, if the record changed it.
     pub end: Lsn,
-    /// What it is.
+    /// Its kind.
     pub record_type: RecordType,
 }
 
@@ -32,7 +32,7 @@ pub struct BlockHistory {
     /// The last one that is no image for hints (`XLOG/FPI_FOR_HINT`), which need not leave its end as
     /// the page's LSN.
     pub last_but_hints: Option<NamingRecord>,
-    /// Where the images for hints behind that one end, the first ones of very many.
+    /// The end of the images for hints behind that one, the first ones of very many.
     pub hints: Vec<Lsn>,
     /// Where the last record ends that made the file anew, cut it before this block, or made, copied
     /// or removed its database.
@@ -113,7 +113,7 @@ pub struct BlockReferences {
     is_reached: bool,
     first: Option<Lsn>,
     minimal: Option<Lsn>,
-    /// Where each checkpoint's record begins, its redo point, and when it was made.
+    /// The start of each checkpoint's record, its redo point, and when it was made.
     checkpoints: BTreeMap<Lsn, (Lsn, i64)>,
 }
 

@@ -36,9 +36,9 @@ pub struct WalSummary<C> {
     pub segment_bytes: u32,
     /// The timelines, in their order.
     pub timelines: BTreeSet<u32>,
-    /// Where its first record begins; `None` without a record.
+    /// The start of its first record; `None` without a record.
     pub from: Option<Lsn>,
-    /// Where its last record ends.
+    /// The end of its last record.
     pub to: Option<Lsn>,
     /// Segments in which it stands.
     pub segments: usize,
@@ -253,7 +253,7 @@ struct Merge<'a, C> {
     summary: WalSummary<C>,
     /// Where the last record begins that the next one has to follow.
     last: Option<Lsn>,
-    /// Where what is not read begins, and why, until there is a record behind it.
+    /// The start of what is not read, and why, until there is a record behind it.
     missing: Option<(Lsn, End)>,
 }
 

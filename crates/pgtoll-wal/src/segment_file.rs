@@ -13,7 +13,7 @@ use crate::segment_name::SegmentName;
 /// A file that holds one segment.
 #[derive(Clone, Debug)]
 pub struct SegmentFile {
-    /// Where it is; in a tar, the tar's path and the name in it; elsewhere, what people call the place.
+    /// Its place; in a tar, the tar's path and the name in it; elsewhere, what people call the place.
     pub path: PathBuf,
     /// What its name says.
     pub name: SegmentName,
@@ -22,7 +22,7 @@ pub struct SegmentFile {
     pub(crate) place: SegmentPlace,
 }
 
-/// Where a segment's bytes come from.
+/// The source of a segment's bytes.
 #[derive(Clone, Debug)]
 pub(crate) enum SegmentPlace {
     /// The file at its path.

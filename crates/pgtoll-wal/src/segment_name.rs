@@ -42,7 +42,7 @@ impl SegmentName {
         Some((Self { place, timeline: number(0)?, is_partial }, Packing::of_ending(rest)?))
     }
 
-    /// Where the segment begins, of segments with so many bytes. A name may say anything:
+    /// The start of the segment, of segments with so many bytes. A name may say anything:
     /// [`Lsn::MAX`] where that is out of range.
     pub fn begin(&self, segment_bytes: u64) -> Lsn {
         let (high, low) = self.place;

@@ -29,13 +29,13 @@ pub(crate) struct Wal<'a> {
 
 /// What a segment says.
 pub(crate) struct SegmentResult<C> {
-    /// Where its first record begins, and which one that says it follows.
+    /// The start of its first record, and which one that says it follows.
     pub(crate) first: Option<(Lsn, Lsn)>,
-    /// Where its last record begins.
+    /// The start of its last record.
     pub(crate) last: Option<Lsn>,
-    /// Where its first record in the range begins.
+    /// The start of its first record in the range.
     pub(crate) begin: Option<Lsn>,
-    /// Where its last record in the range ends.
+    /// The end of its last record in the range.
     pub(crate) end: Option<Lsn>,
     /// It has a record behind the range.
     pub(crate) is_past: bool,
@@ -101,13 +101,13 @@ impl<'a> Wal<'a> {
         Some((self.range.start, end))
     }
 
-    /// Where a segment begins, by its name.
+    /// The start of a segment, by its name.
     pub(crate) fn begin(&self, number: usize) -> Lsn {
         // What does not fit its name is found out when it is read.
         self.segments[number].name.begin(self.header.segment_bytes.into())
     }
 
-    /// Where a segment ends.
+    /// The end of a segment.
     pub(crate) fn end(&self, number: usize) -> Lsn {
         self.begin(number).saturating_add(u64::from(self.header.segment_bytes))
     }

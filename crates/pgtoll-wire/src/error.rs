@@ -76,7 +76,7 @@ pub enum Error {
     Certificate {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The faults.
         finding: String,
     },
 

@@ -97,7 +97,7 @@ fn keyword_value(line: &str, from: usize) -> Option<(Range<usize>, usize)> {
     Some((begin..end.max(begin), end.max(next)))
 }
 
-/// Where the next keyword begins, or the line ends: white space may belong to a password that was
+/// The start of the next keyword, or the end of the line: white space may belong to a password that was
 /// to be quoted.
 fn pair_end(line: &str, begin: usize) -> usize {
     let mut from = begin;
@@ -123,7 +123,7 @@ fn word_end(line: &str, begin: usize) -> usize {
     line[begin..].find(char::is_whitespace).map_or(line.len(), |length| begin + length)
 }
 
-/// Where a quoted value ends; a backslash takes the next character as it is.
+/// The end of a quoted value; a backslash takes the next character as it is.
 fn closing_quote(text: &str) -> Option<usize> {
     let mut characters = text.char_indices();
     while let Some((at, c)) = characters.next() {

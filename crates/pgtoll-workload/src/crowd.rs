@@ -15,7 +15,7 @@ use crate::{Client, LoadError, Mix, Tally, Until};
 #[derive(Debug)]
 pub struct Crowd(Vec<Client>);
 
-/// What one of the clients has done, and when.
+/// The work of one of the clients, and when.
 struct ClientTally {
     began: Instant,
     ended: Instant,
@@ -118,7 +118,7 @@ impl Crowd {
     }
 }
 
-/// What all have done, from the first one's beginning to the last one's end.
+/// The work of all, from the first one's beginning to the last one's end.
 fn sum(all: &[ClientTally]) -> Tally {
     let began = all.iter().map(|one| one.began).min();
     let ended = all.iter().map(|one| one.ended).max();

@@ -9,7 +9,7 @@ pub enum LoadError {
     /// A statement failed.
     #[error("run \"{statement}\" ({script}, line {line})")]
     Server {
-        /// Which script.
+        /// The script.
         script: String,
         /// The line where the statement begins.
         line: usize,
@@ -21,7 +21,7 @@ pub enum LoadError {
     /// The data are not what a built-in script works on.
     #[error("{rows} rows of \"{statement}\": these are not pgbench's tables of this scale")]
     WrongRows {
-        /// Which statement.
+        /// The statement.
         statement: String,
         /// How many rows it returned or changed, where it should be one.
         rows: u64,
@@ -29,7 +29,7 @@ pub enum LoadError {
     /// `\gset` needs one row.
     #[error("{script}, line {line}: expected one row, got {rows}")]
     Captured {
-        /// Which script.
+        /// The script.
         script: String,
         /// The line where the statement begins.
         line: usize,
@@ -39,7 +39,7 @@ pub enum LoadError {
     /// A column cannot become a variable.
     #[error("{script}, line {line}: column \"{column}\" makes no name for a variable")]
     Column {
-        /// Which script.
+        /// The script.
         script: String,
         /// The line where the statement begins.
         line: usize,
@@ -49,7 +49,7 @@ pub enum LoadError {
     /// An expression has no value.
     #[error("run {script}, line {line}")]
     Evaluation {
-        /// Which script.
+        /// The script.
         script: String,
         /// The command's line.
         line: usize,
@@ -59,7 +59,7 @@ pub enum LoadError {
     /// A script ended within a transaction.
     #[error("{script} ends without completing its transaction")]
     OpenTransaction {
-        /// Which script.
+        /// The script.
         script: String,
     },
     /// The system starts no thread for a client.

@@ -71,7 +71,7 @@ struct ToSync {
     is_whole: bool,
 }
 
-/// What a thread has done.
+/// The work of a thread.
 enum Event {
     Written(EnabledPages, u64),
     Synced(u64),

@@ -48,7 +48,7 @@ pub enum EnableStep {
 /// How far a step has come, in bytes of the relations' files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EnableProgress {
-    /// Which step.
+    /// The step.
     pub step: EnableStep,
     /// How much is done.
     pub done: u64,

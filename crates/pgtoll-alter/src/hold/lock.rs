@@ -19,7 +19,7 @@ use crate::WriteError;
 
 const NAME: &str = "postmaster.pid";
 
-/// Where the lock of a data directory is.
+/// The place of the lock of a data directory.
 pub(super) fn path(data: &Path) -> PathBuf {
     data.join(NAME)
 }

@@ -94,7 +94,7 @@ impl Hold {
         &self.control_bytes
     }
 
-    /// Where the control file is.
+    /// The place of the control file.
     pub(crate) fn control_path(&self) -> PathBuf {
         control_path(&self.data)
     }

@@ -5,7 +5,7 @@ use pgtoll_format::Lsn;
 /// Redo ended at a record. Nothing that it made is on disk then.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RedoFailure {
-    /// Where the record begins; `None`: the server does not say.
+    /// The start of the record; `None`: the server does not say.
     pub(super) at: Option<Lsn>,
     pub(super) words: String,
 }

@@ -39,7 +39,7 @@ const REPAIR_UNDO_SCHEMA: &str = "pgtoll.repair-undo/1";
 pub struct UndoPage {
     /// The file, absolute.
     file: PathBuf,
-    /// Where the page begins, in bytes from the file's begin.
+    /// The start of the page, in bytes from the file's begin.
     at: u64,
     /// The block's number in its fork, which its checksum depends on.
     block: u32,
@@ -79,7 +79,7 @@ impl UndoPage {
         &self.file
     }
 
-    /// Where the page begins, in bytes from the file's begin.
+    /// The start of the page, in bytes from the file's begin.
     pub(super) fn at(&self) -> u64 {
         self.at
     }
@@ -197,7 +197,7 @@ pub(super) enum PageState {
 /// What a disk writes whole.
 const SECTOR_BYTES: usize = 512;
 
-/// What a repair has done.
+/// The work of a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RepairStep {
     /// All pages were found as they were when the plan was made.

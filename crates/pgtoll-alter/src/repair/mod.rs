@@ -65,7 +65,7 @@ pub struct DamagedBlock {
     pub advice: Vec<Advice>,
 }
 
-/// Where pages come from.
+/// The source of pages.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "there are a few of them")]
 pub enum PageOrigin {

@@ -15,7 +15,7 @@ use pgtoll_format::{
 use pgtoll_record::{EvidenceClass, RepairBlock};
 use pgtoll_wal::{BlockHistory, NamingRecord};
 
-/// What is known of a source as a whole.
+/// The known facts about a source as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SourceHistory {
     /// Its pages contain all changes by WAL before this.
@@ -35,9 +35,9 @@ pub(super) struct SourceHistory {
 /// the block, and what it says of the block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct BlockWal {
-    /// Where its first record begins behind the last gap; [`Lsn::MAX`]: there is no WAL.
+    /// The start of its first record behind the last gap; [`Lsn::MAX`]: there is no WAL.
     pub(super) from: Lsn,
-    /// Where the checkpoint of the shutdown begins, the last record; of a running server the end.
+    /// The start of the checkpoint of the shutdown, the last record; of a running server the end.
     pub(super) to: Lsn,
     /// Where the last record ends that says that `wal_level` is `minimal` from there on.
     pub(super) minimal: Option<Lsn>,

@@ -52,7 +52,7 @@ impl fmt::Debug for RunningTarget<'_> {
 /// Where the WAL of a running server was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Horizon {
-    /// Where the record of the last completed checkpoint begins.
+    /// The start of the record of the last completed checkpoint.
     pub(super) checkpoint: Lsn,
     /// Where the next record would have begun; all before is on disk.
     pub(super) insert: Lsn,

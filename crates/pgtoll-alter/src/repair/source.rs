@@ -90,7 +90,7 @@ impl RelationBlocks {
 #[derive(Debug)]
 pub(super) struct PageSource {
     pages: SourcePages,
-    /// Where its WAL is.
+    /// The place of its WAL.
     pub(super) wal: Option<PathBuf>,
     contains: Lsn,
     timeline_end: Lsn,

@@ -21,7 +21,7 @@ pub struct PrivateNetwork {
     hosts: NetworkHosts,
 }
 
-/// Where hosts are.
+/// The source of hosts.
 #[derive(Clone, Debug)]
 enum NetworkHosts {
     /// Addresses of the loopback device.

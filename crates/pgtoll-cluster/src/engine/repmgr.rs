@@ -71,7 +71,7 @@ impl Repmgr {
         super::version(guard, &self.client)
     }
 
-    /// Where the program is.
+    /// The place of the program.
     pub fn program(&self) -> &PathBuf {
         &self.client
     }

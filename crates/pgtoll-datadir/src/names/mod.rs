@@ -43,7 +43,7 @@ pub struct RelationName {
     pub schema: Option<Arc<str>>,
     /// Its own name.
     pub relation: String,
-    /// What it is.
+    /// Its kind.
     pub kind: RelationKind,
     /// Whether it is logged.
     pub persistence: Persistence,

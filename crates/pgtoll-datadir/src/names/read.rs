@@ -307,7 +307,7 @@ impl Relations<'_> {
     }
 }
 
-/// Where a relation's files are; `None`: it has none, or it is not known.
+/// The place of a relation's files; `None`: it has none, or it is not known.
 fn place(
     class: &ClassRow,
     database: &DatabaseRow,

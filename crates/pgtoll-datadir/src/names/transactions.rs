@@ -15,7 +15,7 @@ pub(super) struct TransactionFiles {
     members: Pages,
     block_bytes: u64,
     offset_bytes: u64,
-    /// Where the members of the newest multixact end, at the last checkpoint.
+    /// The end of the members of the newest multixact, at the last checkpoint.
     next_offset: u64,
 }
 

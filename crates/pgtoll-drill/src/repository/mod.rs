@@ -21,7 +21,7 @@ use pgtoll_wal::{Packing, SegmentFile, TarMember, TarMemberKind};
 use self::stored::StoredFiles;
 use crate::tars::{DISK_BLOCK, Placement, Sorters, mapped_oids};
 
-/// What is known of a backup before it is unpacked.
+/// The known facts about a backup before it is unpacked.
 #[derive(Debug)]
 pub(crate) struct RepositorySurvey {
     stored: StoredFiles,

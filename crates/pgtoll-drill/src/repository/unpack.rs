@@ -104,7 +104,7 @@ impl ListedFile {
         })
     }
 
-    /// What is wrong, with the name and where it is stored.
+    /// The faults, with the name and where it is stored.
     fn finding(&self, error: &io::Error) -> DrillFinding {
         let key = self.place.as_ref().map_or("", |place| &*place.key);
         // What the system could not read says nothing of the backup.

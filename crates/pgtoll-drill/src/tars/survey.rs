@@ -18,7 +18,7 @@ use super::{HISTORIES_MAX, HISTORY_BYTES_MAX, PackedTar, TarFiles, small};
 use crate::DrillError;
 use crate::incremental_files::{combined_member_bytes, is_incremental};
 
-/// What is known of tars before they are unpacked.
+/// The known facts about tars before they are unpacked.
 #[derive(Debug)]
 pub(crate) struct TarSurvey {
     pub(crate) files: TarFiles,
@@ -28,7 +28,7 @@ pub(crate) struct TarSurvey {
     pub(crate) bytes: u64,
     /// The same with what incremental files become when they are combined.
     pub(crate) combined_bytes: u64,
-    /// What is wrong with the tars; the first of very many.
+    /// The faults of the tars; the first of very many.
     pub(crate) findings: Vec<DrillFinding>,
     /// Tars that cannot be read to their ends.
     pub(crate) broken: BTreeSet<PathBuf>,
@@ -53,7 +53,7 @@ pub(crate) struct TarFacts {
 pub(crate) struct SurveyLimits<'a> {
     /// Bytes that are free where the tars are to be unpacked.
     pub(crate) free_bytes: u64,
-    /// Where that is.
+    /// Its place.
     pub(crate) work_dir: &'a Path,
     pub(crate) interrupt: &'a Interrupt,
 }

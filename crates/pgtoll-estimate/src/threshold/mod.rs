@@ -55,7 +55,7 @@ enum Limit {
     Absolute(f64),
 }
 
-/// What is wrong with a threshold.
+/// The faults of a threshold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("\"{text}\" {problem}")]
 pub struct ThresholdError {

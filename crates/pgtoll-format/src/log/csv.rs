@@ -7,7 +7,7 @@ use crate::log::language::{foreign_message, is_foreign_severity};
 use crate::log::time::zoned_timestamp;
 use crate::log::{LogEntry, LogError, LogSessionId, LogSeverity, SqlState, VirtualXid};
 
-/// Where a column's value is.
+/// The place of a column's value.
 #[derive(Clone, Debug)]
 pub(crate) struct Column {
     range: Range<usize>,

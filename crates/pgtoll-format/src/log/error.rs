@@ -9,7 +9,7 @@ pub enum LogError {
     Damaged {
         /// The line, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The faults.
         reason: &'static str,
     },
     /// The file ends within an entry, as after a crash or while the server writes it.

@@ -40,7 +40,7 @@ impl LogFormat {
 pub struct LogReader {
     format: LogFormat,
     buffer: Vec<u8>,
-    /// Where the next entry begins in the buffer.
+    /// The start of the next entry in the buffer.
     start: usize,
     /// Up to where the buffer was searched for the entry's end.
     scanned: usize,

@@ -56,7 +56,7 @@ pub(crate) struct LineHead {
     prefix: PrefixMatch,
     /// `None`: in another language.
     label: Option<Label>,
-    /// Where the text begins behind the label, counted from the line's begin.
+    /// The start of the text behind the label, counted from the line's begin.
     text: usize,
 }
 

@@ -21,7 +21,7 @@ pub enum FileChange {
     Made {
         /// Whose.
         relation: RelFileLocator,
-        /// Which one.
+        /// Its number or name.
         fork: ForkNumber,
     },
     /// The main fork was cut.

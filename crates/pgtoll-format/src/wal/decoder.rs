@@ -19,7 +19,7 @@ pub struct Decoder {
     /// Where the next page stands.
     next_page: Lsn,
     timeline: u32,
-    /// Where the last record begins; `None` before the first.
+    /// The start of the last record; `None` before the first.
     previous: Option<Lsn>,
     /// A record whose rest is on later pages.
     unfinished: Option<Unfinished>,
@@ -246,7 +246,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Where the segment that `lsn` is in or ends at ends.
+    /// The end of the segment that `lsn` is in or ends at.
     fn next_segment(&self, lsn: Lsn) -> Lsn {
         lsn.align_up(u64::from(self.segment.segment_bytes))
     }

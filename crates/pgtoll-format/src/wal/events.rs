@@ -20,7 +20,7 @@ pub enum Event {
     RedoPoint,
     /// A checkpoint was completed.
     Checkpoint {
-        /// Where recovery would begin: pages that were changed last before it get an image.
+        /// The redo point of a crash recovery: pages that were changed last before it get an image.
         redo: Lsn,
         /// It is a shutdown's, or the end of a recovery: nothing stands between it and its redo
         /// point.

@@ -42,7 +42,7 @@ impl PageHeader {
         })
     }
 
-    /// Where the page's first record, or the rest of one, begins.
+    /// The start of the page's first record, or the rest of one,.
     pub fn bytes(&self) -> usize {
         if self.flags & HAS_LONG_HEADER != 0 { LONG_HEADER } else { SHORT_HEADER }
     }

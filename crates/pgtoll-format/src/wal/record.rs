@@ -19,7 +19,7 @@ pub struct RecordHeader {
     pub total_bytes: u32,
     /// The transaction.
     pub xid: u32,
-    /// Where the record before begins.
+    /// The start of the record before.
     pub previous: Lsn,
     /// The upper half is the resource manager's.
     pub info: u8,
@@ -47,9 +47,9 @@ impl RecordHeader {
 /// A whole record.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
-    /// Where it begins.
+    /// Its start.
     pub at: Lsn,
-    /// Where the next one begins, apart from a page header.
+    /// The start of the next one, apart from a page header.
     pub end: Lsn,
     /// Its header.
     pub header: RecordHeader,
@@ -62,7 +62,7 @@ pub struct Record<'a> {
 /// A full-page image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// Where the page's hole begins.
+    /// The start of the page's hole.
     pub hole_offset: u16,
     /// Bytes of the hole, zeros that are left out.
     pub hole_bytes: u16,
@@ -70,7 +70,7 @@ pub struct Image {
     pub applies: bool,
     /// How it is compressed.
     pub compression: Option<Compression>,
-    /// Where in the record it is.
+    /// Its place in the record.
     pub range: Range<usize>,
 }
 

@@ -11,9 +11,9 @@ use crate::{Crc32c, Lsn};
 /// A record that remains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptRecord {
-    /// Where it begins.
+    /// Its start.
     pub at: Lsn,
-    /// Where it ends, which is the LSN of the pages that it changes.
+    /// Its end, which is the LSN of the pages that it changes.
     pub end: Lsn,
     /// All of it, with its header.
     pub bytes: Vec<u8>,
@@ -104,7 +104,7 @@ fn checkpoint_record_bytes(checkpoint_bytes: usize) -> u64 {
 struct Writer<'a> {
     layout: WalLayout,
     at: Lsn,
-    /// Where the record before begins.
+    /// The start of the record before.
     previous: Lsn,
     put: PutWal<'a>,
     zeros: Vec<u8>,

@@ -121,7 +121,7 @@ fn try_rung(
     })
 }
 
-/// Where the primary's WAL is.
+/// The place of the primary's WAL.
 const PLACE: &str = "SELECT pg_current_wal_insert_lsn()";
 
 /// Where a reader waits.

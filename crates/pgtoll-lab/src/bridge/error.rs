@@ -42,7 +42,7 @@ pub enum BridgeError {
     NoExtension {
         /// The extension.
         extension: &'static str,
-        /// Where the server's programs are.
+        /// The place of the server's programs.
         bin: PathBuf,
     },
     /// Redis did not come up.

@@ -215,7 +215,7 @@ impl RoleWatch<'_> {
     }
 }
 
-/// What became of both sides.
+/// The outcome of both sides.
 pub(super) fn partition_outcome(times: FaultTimes, judged: &JudgeRecord) -> PartitionOutcome {
     let since = |from: SystemTime, to: Option<SystemTime>| {
         to.map(|to| to.duration_since(from).unwrap_or_default().as_secs_f64())

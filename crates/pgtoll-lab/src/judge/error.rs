@@ -57,7 +57,7 @@ pub enum JudgeError {
     NoJournals {
         /// The directory.
         directory: PathBuf,
-        /// What is wrong with it.
+        /// The faults.
         reason: String,
     },
     /// The journals are of another database than the one that was named.

@@ -40,7 +40,7 @@ const READ_LIMIT: Duration = Duration::from_secs(600);
 pub(crate) struct FinalSnapshot {
     connection: Connection,
     run: u64,
-    /// Which server it is.
+    /// The server.
     pub(crate) node: NodeIdentity,
 }
 

@@ -27,7 +27,7 @@ pub struct ExpectSpec {
     pub at_most: Option<Bound>,
     /// The arm that the difference is from, instead of the baseline.
     pub against: Option<String>,
-    /// Where the expectation comes from.
+    /// The source of the expectation.
     pub source: String,
     /// The published sentence, in a few words.
     pub claim: Option<String>,
@@ -140,7 +140,7 @@ impl ExpectSpec {
         found
     }
 
-    /// What is wrong with its bounds, and what to do about it.
+    /// The faults of its bounds, and what to do about it.
     fn wrong_bounds(&self, experiment: &Experiment) -> Option<(String, &'static str)> {
         let from = self.against.as_ref().unwrap_or(&experiment.baseline);
         let (text, hint) = match self.expectation() {

@@ -18,7 +18,7 @@ pub struct Mistake {
     pub width: usize,
     /// The line.
     pub text: String,
-    /// What is wrong.
+    /// The faults.
     pub message: String,
     /// What to do about it.
     pub hint: Option<String>,

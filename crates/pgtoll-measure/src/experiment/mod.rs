@@ -465,9 +465,9 @@ pub enum ExperimentError {
     /// A script is not in pgbench's language.
     #[error("read {}", path.display())]
     Script {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// The faults, and where.
         source: ScriptError,
     },
 }

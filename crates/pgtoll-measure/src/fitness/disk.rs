@@ -12,7 +12,7 @@ use super::group::{Group, with};
 use super::watch::Watch;
 use crate::BenchError;
 
-/// What is known of the disk that holds a directory.
+/// The known facts about the disk that holds a directory.
 pub(super) struct DiskFacts<'a> {
     directory: &'a Path,
     free_bytes: u64,

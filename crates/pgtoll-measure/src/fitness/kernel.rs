@@ -7,7 +7,7 @@ use pgtoll_record::{FitnessCheck, Host};
 
 use super::group::Group;
 
-/// What is known of the kernel's settings.
+/// The known facts about the kernel's settings.
 #[derive(Default)]
 pub(super) struct KernelFacts {
     transparent_huge_pages: Option<String>,

@@ -7,7 +7,7 @@ use pgtoll_record::{FitnessCheck, Host};
 use super::group::{Group, with};
 use crate::BenchError;
 
-/// What is known of the memory beyond what a record has of it, in bytes.
+/// The known facts about the memory beyond what a record has of it, in bytes.
 pub(super) struct MemoryFacts {
     available: u64,
     /// That a control group allows.

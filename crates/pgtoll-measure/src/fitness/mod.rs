@@ -26,7 +26,7 @@ use self::servers::ServerFacts;
 pub use self::watch::Watch;
 use crate::{BenchError, Choices, Experiment, Plan};
 
-/// What is known of a machine before its fitness is judged.
+/// The known facts about a machine before its fitness is judged.
 #[derive(Debug)]
 pub struct Surroundings<'a> {
     /// Where clusters would be made, and whom they would run as.

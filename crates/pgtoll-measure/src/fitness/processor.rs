@@ -5,7 +5,7 @@ use pgtoll_record::{FitnessCheck, Host};
 
 use super::group::{Group, with};
 
-/// What is known of the processor beyond what a record has of it; `None` where the system does not
+/// The known facts about the processor beyond what a record has of it; `None` where the system does not
 /// tell.
 pub(super) struct ProcessorFacts {
     online_cores: Option<u64>,

@@ -63,7 +63,7 @@ pub enum Rule {
 /// A record's reference to a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reference {
-    /// Which block.
+    /// The block.
     pub block: BlockKey,
     /// When it needs an image.
     pub rule: Rule,
@@ -339,12 +339,12 @@ impl WhatIf {
         self.cycle.take()
     }
 
-    /// What became of each of the settings until now, in their order.
+    /// The outcome of each of the settings until now, in their order.
     pub fn outcomes(&mut self) -> Vec<WhatIfOutcome> {
         self.simulations.outcomes()
     }
 
-    /// What became of each of the settings, in their order.
+    /// The outcome of each of the settings, in their order.
     pub fn finish(mut self) -> Vec<WhatIfOutcome> {
         self.outcomes()
     }

@@ -7,13 +7,13 @@
 use crate::whatif::BlockKey;
 use crate::whatif::blocks::{Blocks, Epoch};
 
-/// Where a fork lies: its tablespace, its relation's file, and the fork's number.
+/// The place of a fork: its tablespace, its relation's file, and the fork's number.
 pub type ForkPlace = [u32; 3];
 
 /// Where a block comes in the order.
 type OrderSlot = (ForkPlace, u32);
 
-/// Which blocks are in the sample, and where.
+/// The blocks that are in the sample, and where.
 #[derive(Debug)]
 pub(super) struct WriteOrder {
     /// By fork.

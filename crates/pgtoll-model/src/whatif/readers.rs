@@ -9,7 +9,7 @@ use crate::whatif::simulations::{Always, Need, Variable};
 use crate::whatif::visits::{Past, Visits};
 use crate::whatif::{Reference, Rule, WhatIf};
 
-/// What is known of readers.
+/// The known facts about readers.
 #[derive(Debug, Default)]
 pub(super) struct Readers {
     visits: Visits,

@@ -75,7 +75,7 @@ pub struct Settings {
     pub compression: ImageCompression,
 }
 
-/// What became of WAL under settings.
+/// The outcome of WAL under settings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WhatIfOutcome {
     /// Bytes of WAL, page headers and padding among them.

@@ -492,7 +492,7 @@ impl Simulations {
         self.next_time = times.min().unwrap_or(i64::MAX);
     }
 
-    /// What became of each of the settings until now, in the order in which they were given.
+    /// The outcome of each of the settings until now, in the order in which they were given.
     pub(super) fn outcomes(&mut self) -> Vec<WhatIfOutcome> {
         self.settle();
         let mut outcomes = vec![WhatIfOutcome::default(); self.order.len()];

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use crate::whatif::BlockKey;
 use crate::whatif::blocks::BlockState;
 
-/// What is known of all forks, and visits to come.
+/// The known facts about all forks, and visits to come.
 #[derive(Debug, Default)]
 pub(super) struct Visits {
     forks: Vec<ForkVisits>,
@@ -29,7 +29,7 @@ pub(super) struct Visits {
     random: SplitMix64,
 }
 
-/// What is known of a fork's readers.
+/// The known facts about a fork's readers.
 #[derive(Clone, Copy, Debug, Default)]
 struct ForkVisits {
     /// Its blocks: one more than the largest number.

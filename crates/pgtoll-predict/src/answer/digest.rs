@@ -298,7 +298,7 @@ fn with_unseen(found: Bounded, unseen: f64, most: f64) -> Bounded {
     Bounded { upper: found.upper.max(unseen * most), ..found }
 }
 
-/// What is known of the pages that `VACUUM` marked all-visible while a checkpoint had still to write
+/// The known facts about the pages that `VACUUM` marked all-visible while a checkpoint had still to write
 /// them.
 #[derive(Clone, Copy, Debug)]
 enum CarriedVisible {

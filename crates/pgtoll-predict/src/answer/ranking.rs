@@ -129,7 +129,7 @@ fn statements(
     ranking.statements = all;
 }
 
-/// What turns a statement's blocks into costs.
+/// The cost of turns a statement's blocks into.
 struct StatementPricing {
     seconds: f64,
     read_ns: Bounded,

@@ -219,7 +219,7 @@ pub struct BenchOutcome {
     /// What both arms read or wrote.
     #[serde(flatten)]
     pub subject: BenchSubject,
-    /// Which arms are compared, and by which figure.
+    /// The arms that are compared, and by which figure.
     pub what: String,
     /// The ratio.
     #[serde(flatten)]

@@ -41,7 +41,7 @@ pub struct FleetBenchHeader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FleetBenchCase {
-    /// What reading from a store costs.
+    /// The cost of reading from a store.
     Cost,
     /// How much memory reading takes.
     Memory,
@@ -69,7 +69,7 @@ pub enum FleetBenchPacking {
     Zstd,
 }
 
-/// Where a backup is.
+/// The place of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FleetBenchPlace {
@@ -86,7 +86,7 @@ pub struct FleetBenchRead {
     pub case: FleetBenchCase,
     /// Counted from 1.
     pub repetition: u32,
-    /// Where the backup is.
+    /// The place of the backup.
     pub place: FleetBenchPlace,
     /// How it is packed; `None`: not at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]

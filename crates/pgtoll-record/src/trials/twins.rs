@@ -62,11 +62,11 @@ pub struct TwinsRun {
 /// An arm against another.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TwinsComparison {
-    /// Which workload.
+    /// The workload.
     pub workload: String,
-    /// Which arm.
+    /// The arm.
     pub arm: String,
-    /// Which metric.
+    /// The metric.
     pub metric: Metric,
     /// The arm over the other, with the interval as it is without the widening by twins of the same
     /// run.

@@ -148,7 +148,7 @@ fn without_values(line: &str) -> String {
     text
 }
 
-/// Where a quoted string ends, its doubled quotes passed over.
+/// The end of a quoted string, its doubled quotes passed over.
 fn quoted_end(text: &str, quote: char) -> usize {
     let mut at = 1;
     while let Some(found) = text.get(at..).and_then(|rest| rest.find(quote)) {

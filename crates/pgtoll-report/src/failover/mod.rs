@@ -530,7 +530,7 @@ fn standby_words(failover: &FailoverRecord) -> &'static str {
     }
 }
 
-/// What became of second standbys, a sentence for each run.
+/// The outcome of second standbys, a sentence for each run.
 fn third_words(failover: &FailoverRecord) -> Vec<String> {
     let thirds = failover.runs.iter().filter_map(|run| Some((run, run.third.as_ref()?)));
     let words = thirds.map(|(run, third)| {

@@ -13,7 +13,7 @@ pub(crate) struct Frame<'a> {
     pub(crate) y: Scale,
     /// Above the frame, at its left.
     pub(crate) title: &'a str,
-    /// Where its words begin, left of the frame.
+    /// The start of its words, left of the frame.
     pub(crate) margin: f64,
     /// Below the x axis, at its right.
     pub(crate) x_title: &'a str,

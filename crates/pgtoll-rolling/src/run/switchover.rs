@@ -323,7 +323,7 @@ impl RollingRun<'_> {
 
 const WAL_MISSING: &str = "did not get all of the old primary's WAL";
 
-/// Where the old primary's WAL ends.
+/// The end of the old primary's WAL.
 #[derive(Clone, Copy, Debug)]
 enum LastWal {
     /// The record of its shutdown begins here, and nothing follows it.

@@ -434,7 +434,7 @@ fn statement(name: &RelationName, label: String, command: String) -> Advice {
     Advice { what: label, command: Some(command), kind: Some(CommandKind::Sql), database }
 }
 
-/// What is wrong with a table, as far as it matters to its rows. Ranges follow each other.
+/// The faults of a table, as far as it matters to its rows. Ranges follow each other.
 #[derive(Debug, Default)]
 struct TableDamage {
     /// Blocks that the server refuses.

@@ -209,7 +209,7 @@ fn has_base(directory: &Path) -> bool {
     entries.map(|entry| entry.path()).any(|path| is_base(&path))
 }
 
-/// What became of a tar's files whose checksums were compared.
+/// The outcome of a tar's files whose checksums were compared.
 struct Compared {
     wrong: Vec<String>,
     bytes: u64,

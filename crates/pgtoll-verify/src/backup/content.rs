@@ -12,7 +12,7 @@ use pgtoll_wal::{TarError, TarMember, TarMemberKind, TarMemberReader, TarStream}
 #[derive(Debug, Default)]
 pub(super) struct Content {
     pub(super) tar: PathBuf,
-    /// Where the data directory begins in it.
+    /// The start of the data directory in it.
     pub(super) root: String,
     /// By their paths in the data directory, once all was read.
     pub(super) files: Inventory,
@@ -76,7 +76,7 @@ impl Content {
     }
 }
 
-/// Where in the data directory the member of a tar is; `None`: not in it.
+/// The place of a tar's member in the data directory; `None`: outside of it.
 pub(super) fn within(member: &str, root: &str, tablespace: Option<u32>) -> Option<String> {
     let path = trimmed(member);
     match tablespace {

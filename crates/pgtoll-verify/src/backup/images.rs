@@ -33,7 +33,7 @@ pub(super) struct ImagesRead {
     pub(super) system_identifier: u64,
     /// The blocks that replay makes anew before it reads them, and where.
     pub(super) remade: FxHashMap<Block, Lsn>,
-    /// Where the WAL that was read begins and ends; `None`: no record was found.
+    /// The start and end of the WAL that was read; `None`: no record was found.
     pub(super) range: Option<(Lsn, Lsn)>,
     /// Where the backup ended that began there.
     pub(super) backup_end: Option<Lsn>,

@@ -27,7 +27,7 @@ pub(super) struct Batch {
     pub(super) bytes: Vec<u8>,
 }
 
-/// Which blocks they are.
+/// The blocks.
 #[derive(Debug)]
 pub(super) enum Blocks {
     /// This one and those behind it.

@@ -49,7 +49,7 @@ impl RelationMember {
 pub(super) struct Loader<'a> {
     pub(super) batches: &'a dyn Batches,
     pub(super) rules: Rules,
-    /// What is wrong with the files themselves.
+    /// The faults of the files themselves.
     pub(super) findings: Vec<BlockFinding>,
 }
 

@@ -9,11 +9,11 @@ use pgtoll_datadir::{decimal, is_servers_own};
 /// A file of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MemberPath<'a> {
-    /// Where the data directory begins in the tar: mostly nowhere.
+    /// The start of the data directory in the tar: mostly nowhere.
     pub(super) root: &'a str,
     /// From there on.
     pub(super) path: &'a str,
-    /// What it is.
+    /// Its kind.
     pub(super) kind: MemberKind,
     /// In a tablespace, of which catalogs' format the directory is.
     pub(super) catalog_version: Option<u32>,
@@ -61,7 +61,7 @@ impl<'a> MemberPath<'a> {
     }
 }
 
-/// Where relations are: how many parts of the path belong to the data directory, and what it is.
+/// The place of relations: how many parts of the path belong to the data directory, and what it is.
 fn within(parts: &[&str], tablespace: Option<u32>) -> Option<(usize, MemberKind, Option<u32>)> {
     let found = |tablespace, database, name| kind_of(tablespace, database, name);
     match (parts, tablespace) {

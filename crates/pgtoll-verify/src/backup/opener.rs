@@ -34,7 +34,7 @@ pub struct TarInput {
     pub input: Arc<dyn OpenInput>,
 }
 
-/// Where a tar's bytes come from.
+/// The source of a tar's bytes.
 #[derive(Clone, Debug)]
 pub(super) enum TarBytes {
     File,

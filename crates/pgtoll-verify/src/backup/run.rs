@@ -29,7 +29,7 @@ pub(super) struct Known {
     pub(super) catalog_version: Option<u32>,
 }
 
-/// Which relations are meant.
+/// The relations that are meant.
 pub(super) type Wanted<'a> = &'a (dyn Fn(RelFileLocator) -> bool + Sync);
 
 /// What a tar, or a file, holds beside pages.

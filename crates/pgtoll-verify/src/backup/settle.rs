@@ -36,7 +36,7 @@ pub struct BackupWal {
     places: Vec<WalPlace>,
 }
 
-/// What is known of the WAL that a backup needs.
+/// The known facts about the WAL that a backup needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WalAtHand {
     /// No page was wrong that it could have replaced.
@@ -86,7 +86,7 @@ impl BackupWal {
         Self { system_identifier, segment_bytes, start, stop, places: Vec::new() }
     }
 
-    /// Where the backup ends, as its manifest says.
+    /// The end of the backup, as its manifest says.
     pub fn stop(&self) -> Option<Lsn> {
         self.stop
     }
@@ -214,7 +214,7 @@ struct WalRange {
     end: String,
 }
 
-/// Where the backup ended whose manifest this is: it stands behind the files, of which there can
+/// The end of the backup with this manifest: it follows the files, of which there can
 /// be very many.
 fn stop_at(manifest: &Path, start: Lsn) -> Option<Lsn> {
     stop_in(pgtoll_system::open(manifest).ok()?, start)

@@ -26,9 +26,9 @@ pub trait FindSegments: fmt::Debug + Send + Sync {
 /// WAL from one place to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WalStretch {
-    /// Where it begins.
+    /// Its start.
     pub from: Lsn,
-    /// Where it ends.
+    /// Its end.
     pub to: Lsn,
     /// Bytes of a segment.
     pub segment_bytes: u64,

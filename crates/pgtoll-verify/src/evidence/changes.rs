@@ -39,7 +39,7 @@ impl Change {
         if later.is_hint() && !self.is_hint() { self } else { later }
     }
 
-    /// Where its record ends.
+    /// The end of its record.
     pub(super) fn lsn(self) -> Lsn {
         Lsn(self.0).align_down(8)
     }

@@ -115,7 +115,7 @@ impl<'a> LoggedChanges<'a> {
         }
     }
 
-    /// What is wrong with the blocks that WAL changed; with `judges_ends` also with files that end before
+    /// The faults of the blocks that WAL changed; with `judges_ends` also with files that end before
     /// one.
     pub(super) fn compare(
         &self,
@@ -220,7 +220,7 @@ struct Rules {
 }
 
 impl Rules {
-    /// What is wrong with the blocks of a fork that WAL changed.
+    /// The faults of the blocks of a fork that WAL changed.
     fn compare(
         &self,
         mut blocks: Blocks<'_>,

@@ -41,7 +41,7 @@ pub enum NotCompared {
     /// WAL that the server inserted did not come to its files.
     #[error("WAL was read to {read_to}, and the server is at {inserted}")]
     Behind {
-        /// Where the WAL in files ends.
+        /// The end of the WAL in files.
         read_to: Lsn,
         /// The server's position.
         inserted: Lsn,

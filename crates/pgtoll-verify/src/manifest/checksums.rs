@@ -96,7 +96,7 @@ pub(crate) fn compare_member(
     expected.get(path).map(|checksum| checksum.is_of(input)).transpose()
 }
 
-/// What became of files whose checksums were compared.
+/// The outcome of files whose checksums were compared.
 #[derive(Debug, Default)]
 pub(crate) struct Compared {
     /// Those that have another one.

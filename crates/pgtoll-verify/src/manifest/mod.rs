@@ -22,11 +22,11 @@ pub(super) use parse::{Algorithm, ManifestError, ManifestFile};
 pub struct WrongFile {
     /// Where in the data directory.
     pub path: String,
-    /// What is wrong.
+    /// The faults.
     pub defect: FileDefect,
 }
 
-/// What is wrong with a file.
+/// The faults of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileDefect {
     /// The manifest lists it, and it is not there.

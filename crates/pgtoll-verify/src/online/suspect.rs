@@ -148,7 +148,7 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// What became of blocks that were read again.
+/// The outcome of blocks that were read again.
 #[derive(Debug, Default)]
 pub(super) struct Watched {
     /// They still look damaged.

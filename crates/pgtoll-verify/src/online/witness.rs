@@ -29,7 +29,7 @@ pub trait Witness {
 pub struct WalHorizon {
     /// The redo point of the last completed checkpoint: changes before it are on the disk.
     pub redo: Lsn,
-    /// Where the WAL ends; `None`: it has to be read to its end.
+    /// The end of the WAL; `None`: it has to be read to its end.
     pub wal_end: Option<Lsn>,
     /// `full_page_writes`, then and now.
     pub full_page_writes: bool,

@@ -35,7 +35,7 @@ pub enum PatrolError {
     Planted {
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// Its kind.
         what: &'static str,
     },
     /// The state is of another cluster.

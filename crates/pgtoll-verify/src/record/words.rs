@@ -46,7 +46,7 @@ pub(crate) fn page_finding(finding: &BlockFinding, names: Option<&Names>) -> Pag
     }
 }
 
-/// What is wrong with a block, and that in words.
+/// The faults of a block, and that in words.
 fn describe(defect: &Defect, index: Option<&str>) -> (Kind, String) {
     let (kind, words) = match defect {
         Defect::Invalid { fault: Fault::Checksum { header_is_plausible: true, .. }, .. } => {

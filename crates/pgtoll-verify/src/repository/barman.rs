@@ -27,7 +27,7 @@ pub fn barman_tablespaces(info: &[u8]) -> Result<Vec<u32>, BarmanInfoError> {
     }
 }
 
-/// Where a backup ends; `None`: it does not say.
+/// The end of a backup; `None`: it does not say.
 pub fn barman_stop(info: &[u8]) -> Option<Lsn> {
     value_in(&String::from_utf8_lossy(info), "end_xlog")?.parse().ok()
 }

@@ -22,7 +22,7 @@ pub struct PgBackRestFile {
     pub checksum: Option<String>,
 }
 
-/// Where a file's bytes are.
+/// The place of a file's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PgBackRestPlace {
     /// Below the stanza.
@@ -48,7 +48,7 @@ pub struct PgBackRestManifest {
     pub archive: Option<String>,
     /// The major version.
     pub major: Option<u32>,
-    /// Where the backup ends.
+    /// The end of the backup.
     pub stop: Option<Lsn>,
     /// A server ran while it was made, so that it has a `backup_label`.
     pub is_online: bool,

@@ -98,7 +98,7 @@ impl Sums {
 /// A stretch of WAL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Where it begins.
+    /// Its start.
     pub from: Lsn,
     /// Of the records that begin in it.
     pub sums: Sums,
@@ -256,7 +256,7 @@ pub(crate) struct History {
     until_us: Option<i64>,
     /// By gap: when the last transaction before it and the first one behind it ended.
     gaps_us: Vec<[Option<i64>; 2]>,
-    /// Where a gap begins behind which nothing has come.
+    /// The start of a gap behind which nothing has come.
     gap: Option<Lsn>,
 }
 

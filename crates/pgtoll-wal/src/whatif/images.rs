@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use crate::whatif::data::{self, Data, ImagePage, PageRows};
 
-/// Which images are compressed to find out.
+/// The images that are compressed to find out.
 #[derive(Clone, Debug, Default)]
 pub struct Compressing {
     /// By which compressions.

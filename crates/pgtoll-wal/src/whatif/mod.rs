@@ -43,7 +43,7 @@ pub struct Question {
     /// The schedule that the source had, where it is known: whatever checkpoint it does not explain
     /// was forced.
     pub today: Option<Schedule>,
-    /// Which images are compressed.
+    /// The images that are compressed.
     pub compressing: Compressing,
 }
 
@@ -54,7 +54,7 @@ pub struct Answer {
     pub outcomes: Vec<WhatIfOutcome>,
     /// How well the source's own redo points explain its images.
     pub check: Check,
-    /// Where the first record begins.
+    /// The start of the first record.
     pub from: Option<Lsn>,
     /// The last record ends here.
     pub to: Option<Lsn>,
@@ -83,7 +83,7 @@ pub struct SourceCycle {
     pub to: Lsn,
     /// Distinct pages that it changed.
     pub pages: CyclePages,
-    /// What became of each of the settings in it, in their order: only bytes and images. Of those
+    /// The outcome of each of the settings in it, in their order: only bytes and images. Of those
     /// that do not follow the source it is the part that did the same work.
     pub outcomes: Vec<CycleOutcome>,
 }

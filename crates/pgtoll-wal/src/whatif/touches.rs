@@ -18,9 +18,9 @@ use crate::whatif::images::Images;
 /// What a segment's records come to.
 #[derive(Debug, Default)]
 pub(crate) struct Touches {
-    /// Where its first record begins.
+    /// The start of its first record.
     pub(crate) from: Option<Lsn>,
-    /// Where its last one ends.
+    /// The end of its last one.
     pub(crate) to: Option<Lsn>,
     pub(crate) records: Vec<Touched>,
     pub(crate) references: Vec<Touch>,
@@ -44,7 +44,7 @@ pub(crate) struct Touches {
 /// A record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Touched {
-    /// Where it begins, from [`Touches::from`] on.
+    /// Its start, from [`Touches::from`] on.
     pub(crate) at: u32,
     /// Without images, with data where they are known.
     pub(crate) bytes: u32,

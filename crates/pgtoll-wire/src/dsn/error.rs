@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// What is wrong with a connection string. No message shows a value of it, which may be a secret.
+/// The faults of a connection string. No message shows a value of it, which may be a secret.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DsnError {
@@ -17,7 +17,7 @@ pub enum DsnError {
     /// What stands after a password, or is no word at all, may be a part of a secret.
     #[error("unknown keyword at character {place}; it is not shown, since it may be a secret")]
     UnknownWord {
-        /// Where the word begins, from 1.
+        /// The start of the word, from 1.
         place: usize,
     },
 
@@ -40,21 +40,21 @@ pub enum DsnError {
     /// A word of a `key=value` string is followed by no `=`.
     #[error("\"=\" is missing after the word at character {place}")]
     MissingEquals {
-        /// Where the word begins, from 1.
+        /// The start of the word, from 1.
         place: usize,
     },
 
     /// A quoted value does not end.
     #[error("quote at character {place} is not closed")]
     OpenQuote {
-        /// Where the value begins, from 1.
+        /// The start of the value, from 1.
         place: usize,
     },
 
     /// A URI is not of the form that libpq documents.
     #[error("malformed connection URI: {finding}")]
     Uri {
-        /// What is wrong.
+        /// The faults.
         finding: &'static str,
     },
 

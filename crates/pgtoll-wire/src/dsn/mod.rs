@@ -451,7 +451,7 @@ enum Encrypt {
     Yes,
 }
 
-/// Where a host is.
+/// The place of a host.
 enum Place {
     Unix(UnixEndpoint),
     Tcp(Vec<SocketAddr>),

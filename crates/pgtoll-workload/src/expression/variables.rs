@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{EvaluationError, Scalar};
 
-/// Where a variable's value is.
+/// The place of a variable's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot(usize);
 

@@ -35,7 +35,7 @@ struct Parsed {
 /// A command of a script.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Command {
-    /// Where it begins, from 1.
+    /// Its start, from 1.
     pub(crate) line: usize,
     pub(crate) action: Action,
 }
@@ -159,7 +159,7 @@ impl Script {
 #[error("{script}, line {line}, column {column}: {message}")]
 #[non_exhaustive]
 pub struct ScriptError {
-    /// Which script.
+    /// The script.
     pub script: String,
     /// From 1.
     pub line: usize,

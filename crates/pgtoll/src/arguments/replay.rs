@@ -23,7 +23,7 @@ pub(crate) struct ReplayArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ReplayCommand {
-    /// Which statements are slower or faster? Replay a plan on copies of one data directory that differ,
+    /// The statements that are slower or faster? Replay a plan on copies of one data directory that differ,
     /// and on a twin of the baseline, round after round.
     #[command(after_help = REPLAY_COMPARE_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<ReplayComparison>())))]
     Compare(Box<ReplayCompareArguments>),

@@ -40,7 +40,7 @@ fn url(path: &Path) -> Option<anyhow::Result<StoreUrl>> {
     Some(text.parse().map_err(anyhow::Error::new))
 }
 
-/// Where a command's argument is: a URL, or a path of this machine.
+/// The place of a command's argument: a URL, or a path of this machine.
 fn location(text: &str) -> anyhow::Result<StoreUrl> {
     if StoreUrl::is_url(text) {
         return Ok(text.parse::<StoreUrl>()?);

@@ -10,7 +10,7 @@ const NO_NODE: u16 = u16::MAX;
 /// Where the CRC is, in header and entries.
 const CRC: std::ops::Range<usize> = 4..8;
 
-/// What became of a transaction, as its client saw it.
+/// The outcome of a transaction, as its client saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AttemptOutcome {
     /// `COMMIT` was acknowledged.

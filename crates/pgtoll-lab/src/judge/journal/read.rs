@@ -13,7 +13,7 @@ pub struct Attempt {
     pub due_ns: u64,
     /// When the client began with it.
     pub begun_ns: u64,
-    /// What became of it; `None`: the client still waited when the journal ended.
+    /// The outcome of it; `None`: the client still waited when the journal ended.
     pub end: Option<AttemptEnd>,
 }
 
@@ -22,7 +22,7 @@ pub struct Attempt {
 pub struct AttemptEnd {
     /// When, in ns from the begin of the run.
     pub at_ns: u64,
-    /// What became of it.
+    /// The outcome of it.
     pub outcome: AttemptOutcome,
     /// Which server answered, by its number in the run.
     pub node: Option<u16>,

@@ -107,7 +107,7 @@ impl WalSeries {
     }
 }
 
-/// Where the WAL begins.
+/// The start of the WAL.
 pub(super) fn origin(statistics: &WalStatisticsRecord) -> Option<Lsn> {
     statistics.source.from.or_else(|| statistics.pieces.first().map(|piece| piece.from))
 }
