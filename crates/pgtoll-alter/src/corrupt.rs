@@ -126,7 +126,7 @@ pub enum CorruptError {
 }
 
 impl CorruptError {
-    /// What to do about it.
+    /// Returns advice, if there is any.
     pub fn hint(&self) -> Option<String> {
         let text = match self {
             Self::NoBlock { .. } => "blocks are counted from 0 in each file",

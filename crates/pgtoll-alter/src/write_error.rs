@@ -224,7 +224,7 @@ impl WriteError {
         move |source| Self::Read { path: path.clone(), source }
     }
 
-    /// What to do about it.
+    /// Returns advice, if there is any.
     pub fn hint(&self) -> Option<String> {
         let text = match self {
             Self::Scan(error) => return error.hint(),

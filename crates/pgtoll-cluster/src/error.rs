@@ -128,7 +128,7 @@ pub enum ClusterError {
     NoEngine {
         /// The program that was looked for.
         program: &'static str,
-        /// Where it was looked for.
+        /// The places that were searched.
         place: String,
         /// Debian's packages with it, and with what is used beside it.
         packages: String,
@@ -192,7 +192,7 @@ pub enum ClusterError {
     Io {
         /// What was tried, as a verb.
         action: &'static str,
-        /// Where.
+        /// The position.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
@@ -226,7 +226,7 @@ pub enum ClusterError {
     MemoryGroup {
         /// What was tried, as a verb.
         action: &'static str,
-        /// Where.
+        /// The position.
         path: PathBuf,
         /// What the system said.
         source: io::Error,

@@ -83,7 +83,7 @@ pub enum AttachError {
 }
 
 impl AttachError {
-    /// What to do about it.
+    /// Returns advice, if there is any.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::DataDirectoryHidden(_) => {

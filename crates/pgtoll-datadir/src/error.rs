@@ -51,7 +51,7 @@ pub enum DatadirError {
 }
 
 impl DatadirError {
-    /// What to do about it.
+    /// Returns advice, if there is any.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Read { source, .. } => Some(read_hint(source)),

@@ -16,7 +16,7 @@ pub struct RelationFileName {
     pub number: u32,
     /// Which of the relation's forks.
     pub fork: ForkNumber,
-    /// Which of the fork's files, from 0.
+    /// The number of the fork's file, from 0.
     pub segment: u32,
     /// The backend's number where the relation is temporary.
     pub backend: Option<u32>,

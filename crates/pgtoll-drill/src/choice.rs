@@ -24,7 +24,7 @@ use crate::tars::is_history;
 /// The segments that the server is given.
 #[derive(Debug)]
 pub(crate) struct WalChoice {
-    /// Where it was looked for.
+    /// The places that were searched.
     pub(crate) sources: Vec<String>,
     pub(crate) timeline: u32,
     /// The start of recovery.

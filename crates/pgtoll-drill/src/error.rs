@@ -125,7 +125,7 @@ pub enum DrillError {
         needed_bytes: u64,
         /// What is free.
         free_bytes: u64,
-        /// Where.
+        /// The position.
         work_dir: PathBuf,
     },
     /// A file or directory could not be read.
@@ -177,7 +177,7 @@ impl DrillError {
         move |source| Self::Write { path, source }
     }
 
-    /// What to do about it.
+    /// Returns advice, if there is any.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::NotABackup { .. } => {

@@ -166,7 +166,7 @@ impl DrillSource {
         self.label?.start
     }
 
-    /// Where the backup begins that it was taken from; `None`: it is a full one.
+    /// The start of the backup that it builds on; `None`: it is a full backup.
     pub(crate) fn incremental_from(&self) -> Option<Lsn> {
         self.label?.incremental_from
     }

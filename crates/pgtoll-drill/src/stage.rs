@@ -39,7 +39,7 @@ pub(crate) struct Staged {
     pub(crate) findings: Vec<DrillFinding>,
     /// Why there is nothing that a server can start on.
     pub(crate) failure: Option<String>,
-    /// What a reader has to know.
+    /// Notes for the reader.
     pub(crate) notes: Vec<String>,
 }
 

@@ -9,7 +9,7 @@ pub enum DrillStep<'a> {
     Stage(&'a str),
     /// How many bytes of the step are done.
     Bytes {
-        /// What is done.
+        /// The work.
         what: &'a str,
         /// Bytes that are done.
         done: u64,

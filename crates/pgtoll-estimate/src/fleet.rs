@@ -22,7 +22,7 @@ pub enum FleetCpuError {
 }
 
 impl FleetCpuError {
-    /// What to do about it.
+    /// Returns advice, if there is any.
     pub fn hint(&self) -> Option<String> {
         let make = "make one with: cargo xtask bench fleet --case packing,objects --record FILE";
         Some(make.to_owned())

@@ -48,7 +48,7 @@ pub enum FleetError {
 }
 
 impl FleetError {
-    /// What to do about it.
+    /// Returns advice, if there is any.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Store(error) => return error.hint(),

@@ -67,7 +67,7 @@ pub enum BenchError {
         name: String,
         /// What the server shows.
         found: String,
-        /// What it should be.
+        /// The expected value.
         expected: String,
     },
     /// An arm's files are not those that all arms were copied from.
@@ -151,7 +151,7 @@ pub enum BenchError {
         path.display(), ByteSize(*free_bytes).rounded(), ByteSize(*needed_bytes).rounded()
     )]
     DiskTooSmall {
-        /// Where.
+        /// The position.
         path: PathBuf,
         /// What there is.
         free_bytes: u64,
@@ -172,7 +172,7 @@ pub enum BenchError {
     /// Something failed, and the disk of the clusters is full.
     #[error("{} is full", path.display())]
     DiskFull {
-        /// Where.
+        /// The position.
         path: PathBuf,
         /// What failed.
         source: Box<BenchError>,

@@ -68,7 +68,7 @@ pub enum PredictError {
 }
 
 impl PredictError {
-    /// What to do about it.
+    /// Returns advice, if there is any.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Wire(error) => return error.hint(),

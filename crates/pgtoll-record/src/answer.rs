@@ -11,7 +11,7 @@ use crate::{Interval, Metric, Verdict};
 pub struct RunAnswer {
     /// In a sentence.
     pub headline: String,
-    /// What to do; only of data checksums against a baseline without them, timed under transactions.
+    /// Advice; only about data checksums against a baseline without them, timed under transactions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advice: Option<ArmAdvice>,
     /// Each arm under each workload, arm by arm.
@@ -19,7 +19,7 @@ pub struct RunAnswer {
     /// The figure that the sentence rests on, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decides: Option<String>,
-    /// What would make it surer and how long that takes, in words.
+    /// How to get a narrower interval, and how long that takes, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub surer: Option<String>,
 }
@@ -33,13 +33,13 @@ pub struct AnswerLine {
     pub title: String,
     /// The arm.
     pub arm: String,
-    /// What the arm changes, in the words of its settings.
+    /// The arm's change, in the words of its settings.
     pub change: String,
-    /// What is compared; `None` of what is counted or sampled.
+    /// The compared metric; `None` for counted or sampled figures.
     pub metric: Option<Metric>,
     /// Arm over baseline; `None` of what is counted or sampled.
     pub ratio: Option<Interval>,
-    /// What can be said; `None` of what is counted or sampled.
+    /// The verdict; `None` for counted or sampled figures.
     pub verdict: Option<Verdict>,
     /// The interval covers 1, and its bound is too far away to be of use.
     pub too_noisy: bool,
@@ -50,18 +50,18 @@ pub struct AnswerLine {
     pub cause: Option<String>,
 }
 
-/// What to do about what an arm changes.
+/// Advice about an arm's change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ArmAdvice {
     /// The arm.
     pub arm: String,
-    /// What to do.
+    /// Advice.
     pub action: AdvisedAction,
     /// The rule that it follows from, in words.
     pub rule: String,
 }
 
-/// What can be advised.
+/// The kinds of advice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AdvisedAction {

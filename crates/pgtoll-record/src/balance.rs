@@ -10,7 +10,7 @@ use crate::{Host, Interval};
 /// The version of the form of a [`BalanceRecord`].
 pub const BALANCE_SCHEMA: &str = "pgtoll.balance/1";
 
-/// What the primary of such a set calls itself.
+/// The name of the primary in such a set.
 pub const BALANCE_PRIMARY: &str = "primary";
 
 /// A primary and two standbys behind Pgpool-II: where each kind of statement went, how old what readers
@@ -54,7 +54,7 @@ pub struct BalanceRecord {
     /// Why it ended early.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
-    /// What a reader has to know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
@@ -79,7 +79,7 @@ pub struct BalanceDesign {
     pub balancer_clients: u32,
 }
 
-/// Where a statement may be executed.
+/// The servers on which a statement may be executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BalanceNeed {
@@ -92,11 +92,11 @@ pub enum BalanceNeed {
 /// A kind of statement, and which servers answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BalanceRoute {
-    /// What is peculiar to it, in a few words.
+    /// Its peculiarity, in a few words.
     pub kind: String,
-    /// What each session sent, in order; the last one's answer names the server.
+    /// The statements of each session, in order; the last one's answer names the server.
     pub statements: Vec<String>,
-    /// Where it may be executed.
+    /// The servers on which it may be executed.
     pub need: BalanceNeed,
     /// Sessions that tried it.
     pub sessions: u64,
@@ -104,7 +104,7 @@ pub struct BalanceRoute {
     pub answers: BTreeMap<String, u64>,
     /// Sessions in which it failed.
     pub errors: u64,
-    /// What the first of them was told.
+    /// The message that the first of them got.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_error: Option<String>,
 }
@@ -128,14 +128,14 @@ pub struct BalanceSplit {
     pub sessions: BTreeMap<String, u64>,
     /// The first standby's share of them.
     pub share: Interval,
-    /// What it should be by the weights.
+    /// The share by the weights.
     pub expected: f64,
 }
 
 /// Rows that were written and then read through the balancer, with commits that wait for so much.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BalanceRung {
-    /// What commits wait for, in words.
+    /// The wait of commits, in words.
     pub rung: String,
     /// The primary's `synchronous_commit`.
     pub synchronous_commit: String,
@@ -208,13 +208,13 @@ pub struct BalanceQueue {
     pub room: u64,
     /// Clients beyond that.
     pub more: u64,
-    /// Of these, served while all others stayed connected.
+    /// The part that was served while all others stayed connected.
     pub served_at_once: u64,
     /// Served after others had left.
     pub served_later: u64,
     /// Refused, or never served.
     pub refused: u64,
-    /// What the first of them was told.
+    /// The message that the first of them got.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_error: Option<String>,
 }

@@ -41,7 +41,7 @@ pub struct BridgeRecord {
     /// Why it ended early.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
-    /// What a reader has to know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
@@ -50,15 +50,15 @@ pub struct BridgeRecord {
 pub struct BridgeStep {
     /// One word.
     pub name: String,
-    /// What it is about.
+    /// Its subject.
     pub title: String,
-    /// What follows from it for whoever runs such foreign tables.
+    /// The lesson for users of such foreign tables.
     pub lesson: String,
     /// How long it took, in seconds.
     pub seconds: f64,
-    /// What was run, in order.
+    /// The statements, in order.
     pub statements: Vec<BridgeStatement>,
-    /// What was checked.
+    /// The checks.
     pub checks: Vec<BridgeCheck>,
     /// All of it was done. A step that ended early says nothing, whatever was checked before.
     pub complete: bool,
@@ -82,11 +82,11 @@ pub struct BridgeStatement {
 /// Something that was checked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BridgeCheck {
-    /// What was looked at.
+    /// The subject.
     pub subject: String,
-    /// What it should be.
+    /// The expected value.
     pub expected: String,
-    /// What it was.
+    /// The value that was found.
     pub found: String,
     /// Whether it was as it should be.
     pub holds: bool,

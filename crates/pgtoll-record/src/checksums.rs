@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The version of the form of [`ChecksumsRecord`].
 pub const CHECKSUMS_SCHEMA: &str = "pgtoll.checksums/1";
 
-/// What `pgtoll enable` or `pgtoll disable` did, or would do.
+/// The result of `pgtoll enable` or `pgtoll disable`, or their plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ChecksumsRecord {
     /// [`CHECKSUMS_SCHEMA`].
@@ -25,21 +25,21 @@ pub struct ChecksumsRecord {
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// What was found on pages; `None` where none was looked at.
+    /// Counts of pages; `None` if no page was read.
     pub pages: Option<ChecksumsPages>,
-    /// What a run before this one had left, that was interrupted.
+    /// The rest of an earlier, interrupted run.
     #[serde(default)]
     pub earlier: Option<EarlierRun>,
     /// Seconds that it took.
     pub seconds: Option<f64>,
     /// Seconds that it would take, at least and at most.
     pub predicted_seconds: Option<(f64, f64)>,
-    /// What that is taken from.
+    /// The sample that it is taken from.
     #[serde(default)]
     pub sample: Option<ChecksumsSample>,
     /// Files among the relations' that are not PostgreSQL's, and were left alone.
     pub foreign: Vec<String>,
-    /// What has to be done now.
+    /// The next steps.
     pub next: Vec<String>,
 }
 
@@ -81,7 +81,7 @@ pub struct ChecksumsSample {
     pub disk_bytes_per_second: Option<f64>,
 }
 
-/// What was found on pages.
+/// Counts of pages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ChecksumsPages {
     /// Pages.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The version of the form of [`CorruptRecord`].
 pub const CORRUPT_SCHEMA: &str = "pgtoll.corrupt/1";
 
-/// What `pgtoll corrupt` did.
+/// The result of `pgtoll corrupt`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CorruptRecord {
     /// [`CORRUPT_SCHEMA`].
@@ -21,7 +21,7 @@ pub struct CorruptRecord {
     pub file: String,
     /// The block's number in the file, from 0; `None` where it was put right.
     pub block: Option<u64>,
-    /// What happened to it, as `--kind` names it.
+    /// The kind of damage, as `--kind` names it.
     pub kind: Option<String>,
     /// The seed.
     pub seed: u64,
@@ -29,7 +29,7 @@ pub struct CorruptRecord {
     pub bytes_before: u64,
     /// Bytes of the damaged one; `None`: it was moved away.
     pub bytes_after: Option<u64>,
-    /// What undoes the damage.
+    /// The file that undoes the damage.
     pub undo_file: String,
 }
 

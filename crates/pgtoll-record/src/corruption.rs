@@ -26,7 +26,7 @@ pub struct CorruptionRecord {
     pub server: String,
     /// The machine.
     pub host: Host,
-    /// What was to be done.
+    /// The planned runs.
     pub design: CorruptionDesign,
     /// The servers' settings that are not defaults.
     pub settings: BTreeMap<String, String>,
@@ -39,11 +39,11 @@ pub struct CorruptionRecord {
     /// Why it ended early.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
-    /// What a reader has to know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
-/// What was to be done.
+/// The planned runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CorruptionDesign {
     /// Failovers.
@@ -78,7 +78,7 @@ pub enum RowState {
 pub struct DamageSpread {
     /// Whether pages have checksums.
     pub checksums: bool,
-    /// What the server said to the update; `None` where it was done.
+    /// The server's error for the update; `None` if it succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_error: Option<String>,
     /// The standby's row before the update.
@@ -95,7 +95,7 @@ pub struct DamageSpread {
 pub struct CorruptionFailover {
     /// From 1.
     pub run: u32,
-    /// What the reader was told.
+    /// The error that the reader got.
     pub error: String,
     /// The watcher saw the counter of checksum failures rise.
     pub noticed_s: f64,
@@ -114,7 +114,7 @@ pub struct CorruptionFailover {
     pub gap_s: Option<f64>,
     /// Transactions acknowledged.
     pub acknowledged: u64,
-    /// Of these, absent in the end; `None` where the final set could not be read.
+    /// The part that is absent in the end; `None` if the final set could not be read.
     pub lost: Option<u64>,
     /// Transactions that failed for certain.
     pub failed: u64,
@@ -125,6 +125,6 @@ pub struct CorruptionFailover {
     /// Each writer over time, with the steps; `None` in records from before it was kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeline: Option<ClientTimeline>,
-    /// What the judge has against the servers.
+    /// The judge's findings about the servers.
     pub findings: Vec<String>,
 }

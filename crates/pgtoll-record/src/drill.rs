@@ -9,7 +9,7 @@ use crate::{VerificationOutcome, VerificationRecord};
 /// The version of the form of a [`DrillRecord`].
 pub const DRILL_SCHEMA: &str = "pgtoll.drill/1";
 
-/// What `pgtoll verify --drill` found.
+/// The result of `pgtoll verify --drill`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DrillRecord {
     /// [`DRILL_SCHEMA`].
@@ -20,7 +20,7 @@ pub struct DrillRecord {
     pub command: Vec<String>,
     /// When it was made (RFC 3339).
     pub made: String,
-    /// What was restored.
+    /// The restored backup.
     pub backup: DrilledBackup,
     /// The version of the server that recovered it.
     pub server: String,
@@ -36,11 +36,11 @@ pub struct DrillRecord {
     pub wal: DrillWal,
     /// Does a server start on it?
     pub start: DrillStart,
-    /// What a reader has to know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
-/// What was restored.
+/// The restored backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DrilledBackup {
     /// The directory, or the tar.
@@ -109,7 +109,7 @@ pub struct DrilledMember {
     /// Its start; `None`: unknown.
     #[schemars(with = "Option<String>")]
     pub start: Option<Lsn>,
-    /// Where the backup begins that it was taken from; `None`: it is a full one.
+    /// The start of the backup that it builds on; `None`: it is a full backup.
     #[schemars(with = "Option<String>")]
     pub incremental_from: Option<Lsn>,
 }
@@ -148,7 +148,7 @@ pub enum DrillVerdict {
 /// The verdict on pages, indexes and tables.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DrillPages {
-    /// What came out.
+    /// The result.
     pub verdict: DrillVerdict,
     /// Why.
     pub reason: String,
@@ -165,13 +165,13 @@ pub struct DrillPages {
     pub restored: Option<VerificationRecord>,
     /// The databases, in the order of their names.
     pub databases: Vec<DrilledDatabase>,
-    /// What the restored server could not read, or what contradicts itself; the first of very many.
+    /// Unreadable and contradictory objects on the restored server; the first of very many.
     pub findings: Vec<DrillFinding>,
     /// How many findings there are beside these.
     pub more_findings: u64,
 }
 
-/// What was read of a database.
+/// The part of a database that was read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DrilledDatabase {
     /// Its name.
@@ -190,14 +190,14 @@ pub struct DrilledDatabase {
     pub checks_seconds: f64,
 }
 
-/// What the restored server could not read, or what contradicts itself.
+/// An unreadable or contradictory object on the restored server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DrillFinding {
     /// The database; `None`: of all.
     pub database: Option<String>,
     /// The relation, with its schema; `None`: of the whole database.
     pub relation: Option<String>,
-    /// What was done when it was found.
+    /// The check that found it.
     pub check: DrillCheck,
     /// False: it says nothing of the backup, and keeps something of it unread.
     pub is_damage: bool,
@@ -207,7 +207,7 @@ pub struct DrillFinding {
     pub sqlstate: Option<String>,
 }
 
-/// What the restored server is asked for.
+/// A check on the restored server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DrillCheck {
@@ -230,13 +230,13 @@ pub enum DrillCheck {
 /// The verdict on the WAL that recovery needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DrillWal {
-    /// What came out.
+    /// The result.
     pub verdict: DrillVerdict,
     /// Why.
     pub reason: String,
     /// How long it took, in seconds.
     pub seconds: f64,
-    /// Where it was looked for.
+    /// The places that were searched.
     pub sources: Vec<String>,
     /// The timeline on which the backup was made; `None`: unknown.
     pub timeline: Option<u32>,
@@ -246,7 +246,7 @@ pub struct DrillWal {
     /// The end of the backup, which is consistent from there on; `None`: unknown.
     #[schemars(with = "Option<String>")]
     pub stop: Option<Lsn>,
-    /// Where the last record ends that was read without a gap; `None`: none was.
+    /// The end of the last record that was read without a gap; `None`: no record was read.
     #[schemars(with = "Option<String>")]
     pub read_to: Option<Lsn>,
     /// Segments that were copied for the server.
@@ -271,7 +271,7 @@ pub struct LoggedTablespace {
 /// The verdict on the server's start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DrillStart {
-    /// What came out.
+    /// The result.
     pub verdict: DrillVerdict,
     /// Why.
     pub reason: String,

@@ -10,7 +10,7 @@ use crate::{Calibration, Host, Metric};
 /// The version of the examination's form.
 pub const EXAMINATION_SCHEMA: &str = "pgtoll.doctor/1";
 
-/// What was found out about a machine.
+/// The fitness of a machine for measurements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Examination {
     /// [`EXAMINATION_SCHEMA`].
@@ -19,11 +19,11 @@ pub struct Examination {
     pub pgtoll: String,
     /// When it was examined (RFC 3339).
     pub started: String,
-    /// Where clusters would be made.
+    /// The directory for clusters.
     pub work_dir: String,
     /// The machine, as a run's record describes it.
     pub host: Host,
-    /// What was found, group by group.
+    /// The findings, group by group.
     pub findings: Vec<FitnessCheck>,
     /// What comparisons of what does not differ say of this machine's intervals; empty when there
     /// are too few of them.
@@ -42,22 +42,22 @@ impl Examination {
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FitnessCheck {
-    /// What it belongs to: `CPU`, `disk` and the like.
+    /// Its group: `CPU`, `disk` and the like.
     pub group: String,
-    /// What was looked at.
+    /// The subject.
     pub name: String,
-    /// What it means.
+    /// Its meaning.
     pub state: State,
-    /// What was found, in words.
+    /// The finding, in words.
     pub reading: String,
-    /// What was found, in numbers; the unit is at the name's end.
+    /// The finding in numbers; the unit is at the name's end.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub figures: BTreeMap<String, f64>,
-    /// What to do about it.
+    /// Returns advice, if there is any.
     pub advice: Option<String>,
 }
 
-/// What a finding means.
+/// The meaning of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum State {

@@ -26,7 +26,7 @@ pub struct ExchangeRecord {
     pub server: String,
     /// The machine.
     pub host: Host,
-    /// What was to be done.
+    /// The planned runs.
     pub design: ExchangeDesign,
     /// The servers' settings that are not defaults.
     pub settings: BTreeMap<String, String>,
@@ -37,11 +37,11 @@ pub struct ExchangeRecord {
     /// Why it ended early.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
-    /// What a reader has to know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
-/// What was to be done.
+/// The planned runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExchangeDesign {
     /// Clients that write, a connection each.
@@ -56,11 +56,11 @@ pub struct ExchangeDesign {
     pub commits: Vec<SynchronousCommit>,
     /// How often each case is run.
     pub repetitions: u32,
-    /// Of the orders of cases.
+    /// The seed of the orders of cases.
     pub seed: u64,
 }
 
-/// What a commit waits for (`synchronous_commit`).
+/// The wait of a commit (`synchronous_commit`).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -103,7 +103,7 @@ impl SynchronousCommit {
 /// A case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExchangeCase {
-    /// What commits waited for.
+    /// The wait of commits.
     pub commit: SynchronousCommit,
     /// How long WAL was on its way to the standby.
     pub delay_ms: f64,
@@ -120,19 +120,19 @@ pub struct ExchangeCase {
     pub judged_rate: f64,
     /// Transactions acknowledged in that part.
     pub acknowledged: u64,
-    /// Of these, absent in the end; `None` where the final set could not be read.
+    /// The part that is absent in the end; `None` if the final set could not be read.
     pub lost: Option<u64>,
     /// How long before the primary's death the earliest of them was acknowledged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest_lost_s: Option<f64>,
     /// Transactions of unknown outcome.
     pub unknown: u64,
-    /// Of these, present in the end.
+    /// The part that is present in the end.
     pub recovered: Option<u64>,
     /// Present though failed for certain, never sent, or present twice: 0, or pgtoll is wrong.
     pub impossible: Option<u64>,
     /// The longest time without an acknowledgement: death, promotion and reconnecting.
     pub outage_s: Option<f64>,
-    /// What the judge has against the servers.
+    /// The judge's findings about the servers.
     pub findings: Vec<String>,
 }

@@ -6,14 +6,14 @@ use serde_json::Value;
 
 use crate::Metric;
 
-/// What was expected, and who says so.
+/// An expectation, and its source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Expectation {
-    /// Of which workload.
+    /// The name of the workload.
     pub workload: String,
     /// The arm.
     pub arm: String,
-    /// Which figure: a [`Metric`], or a counted one such as `wal_per_page`.
+    /// The figure: a [`Metric`], or a counted one such as `wal_per_page`.
     pub metric: String,
     /// The bounds are of the difference from the baseline, or from the arm `against`, as a
     /// fraction: 0.08 is 8 %. Else they are of the arm's value.
@@ -30,7 +30,7 @@ pub struct Expectation {
     /// The published sentence, in a few words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<String>,
-    /// Where it was published.
+    /// The address of the publication.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// Why it may come out otherwise here; shown unless it holds.

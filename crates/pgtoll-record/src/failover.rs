@@ -28,7 +28,7 @@ pub struct FailoverRecord {
     pub engines: Vec<String>,
     /// The machine.
     pub host: Host,
-    /// What was to be done.
+    /// The planned runs.
     pub design: FailoverDesign,
     /// The servers' settings that are not defaults.
     pub settings: BTreeMap<String, String>,
@@ -46,7 +46,7 @@ pub struct FailoverRecord {
     /// Why it ended early.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
-    /// What a reader has to know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
@@ -87,13 +87,13 @@ pub struct EngineSettings {
     pub values: BTreeMap<String, String>,
 }
 
-/// What was to be done.
+/// The planned runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of the command")]
 pub struct FailoverDesign {
-    /// What happens to the primary.
+    /// The faults of the primary.
     pub faults: Vec<FailoverFault>,
-    /// Which failover managers.
+    /// The failover managers.
     #[serde(default = "repmgr_alone", skip_serializing_if = "is_repmgr_alone")]
     pub engines: Vec<FailoverEngine>,
     /// How they are set up.
@@ -120,12 +120,12 @@ pub struct FailoverDesign {
     pub third_node: bool,
 }
 
-/// Of records from before there could be more.
+/// The value for records from before there could be more.
 fn one() -> u32 {
     1
 }
 
-/// Of records from before there could be others.
+/// The value for records from before there could be others.
 fn repmgr_alone() -> Vec<FailoverEngine> {
     vec![FailoverEngine::Repmgr]
 }
@@ -134,7 +134,7 @@ fn is_repmgr_alone(engines: &[FailoverEngine]) -> bool {
     engines == [FailoverEngine::Repmgr]
 }
 
-/// Which failover manager watches the servers.
+/// The failover manager of the servers.
 #[derive(
     Clone,
     Copy,
@@ -198,7 +198,7 @@ impl FailoverEngine {
     }
 }
 
-/// What happens, to the primary if not said otherwise.
+/// A fault, of the primary unless it says otherwise.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -309,14 +309,14 @@ impl FailoverDetector {
 /// seconds (`_s`) count from the begin of the fault, unless said otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FailoverRun {
-    /// What happened to the primary.
+    /// The fault of the primary.
     pub fault: FailoverFault,
     /// The failover manager.
     #[serde(default, skip_serializing_if = "is_repmgr")]
     pub engine: FailoverEngine,
     /// How it was set up.
     pub detector: FailoverDetector,
-    /// Of this fault, engine and settings, from 1.
+    /// The run's number for this fault, engine and settings, from 1.
     pub number: u32,
     /// Transactions acknowledged.
     pub acknowledged: u64,
@@ -324,11 +324,11 @@ pub struct FailoverRun {
     pub failed: u64,
     /// Transactions of unknown outcome.
     pub unknown: u64,
-    /// Of the unknown: present in the end.
+    /// Unknown transactions that are present in the end.
     pub recovered: Option<u64>,
     /// Acknowledged, and absent in the end; `None` where the final set could not be read.
     pub lost: Option<u64>,
-    /// Of the lost: acknowledged before the fault.
+    /// Lost transactions that were acknowledged before the fault.
     pub lost_before: Option<u64>,
     /// How long before the fault the earliest of the lost was acknowledged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -359,7 +359,7 @@ pub struct FailoverRun {
     /// and no standby was promoted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub restarted_in_place: bool,
-    /// What the engine and the promotion hook reported.
+    /// The steps that the engine and the promotion hook reported.
     pub steps: Vec<JudgedEvent>,
     /// Of a partition: what became of each side; `None` for other faults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -386,7 +386,7 @@ pub struct FailoverRun {
     /// for, or could not be tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub back: Option<Box<FailoverRun>>,
-    /// What is against the topology, a sentence each.
+    /// Findings about the topology, a sentence each.
     pub findings: Vec<String>,
 }
 
@@ -443,7 +443,7 @@ pub struct FailoverRejoin {
     /// Pages that were verified afterwards; `None` where that was not tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pages: Option<u64>,
-    /// Of these, unsound ones.
+    /// The unsound part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsound: Option<u64>,
     /// When each step was done, from the begin of the return.

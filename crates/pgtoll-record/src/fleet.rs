@@ -8,7 +8,7 @@ pub const FLEET_PLAN_SCHEMA: &str = "pgtoll.fleet-plan/1";
 /// The version of the form of [`FleetRecord`].
 pub const FLEET_SCHEMA: &str = "pgtoll.fleet/1";
 
-/// What `pgtoll fleet plan` writes: the backups that were found, and how they are shared out.
+/// The plan of `pgtoll fleet plan`: the backups that were found, and how they are shared out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FleetPlan {
     /// [`FLEET_PLAN_SCHEMA`].
@@ -25,11 +25,11 @@ pub struct FleetPlan {
     pub objects: u64,
     /// Shards that an engine runs, unless it is told otherwise.
     pub shards: u32,
-    /// What is verified, by URL.
+    /// The units to verify, by URL.
     pub units: Vec<FleetUnit>,
     /// Backups that are not read, by URL, each with the reason.
     pub refused: Vec<FleetRefusal>,
-    /// What reading all units takes.
+    /// The estimated cost of reading all units.
     pub estimate: FleetEstimate,
     /// The measured CPU times that the estimate rests on; `None`: the plan is of an earlier version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,7 +56,7 @@ pub struct FleetUnit {
     /// The same by the lowest and by the highest of the measured CPU times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_seconds_range: Option<FleetRange>,
-    /// Which part of the backup it is; `None`: all of it.
+    /// The part of the backup; `None`: all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<FleetPart>,
     /// The objects that are read.
@@ -137,7 +137,7 @@ pub struct FleetRefusal {
     pub reason: String,
 }
 
-/// What reading all units takes, roughly. Prices are Amazon's list prices, in US dollars.
+/// The estimated cost of reading all units. Prices are Amazon's list prices, in US dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FleetEstimate {
     /// Bytes that are read from the store.
@@ -173,15 +173,15 @@ pub struct FleetRange {
 /// CPU times of reading stored backups over TLS, as records have them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FleetCpuTimes {
-    /// Of a gigabyte that is not packed.
+    /// For a gigabyte that is not packed.
     pub plain: FleetCpuTime,
-    /// Of a gigabyte of gzip, as it is stored.
+    /// For a gigabyte of gzip, as it is stored.
     pub gzip: FleetCpuTime,
-    /// Of a gigabyte of LZ4, as it is stored.
+    /// For a gigabyte of LZ4, as it is stored.
     pub lz4: FleetCpuTime,
-    /// Of a gigabyte of Zstandard, as it is stored.
+    /// For a gigabyte of Zstandard, as it is stored.
     pub zstd: FleetCpuTime,
-    /// Of an object beyond its bytes.
+    /// For an object beyond its bytes.
     pub object: FleetCpuTime,
     /// The records.
     pub sources: Vec<FleetCpuSource>,
@@ -211,7 +211,7 @@ pub struct FleetCpuSource {
     pub cores: u64,
 }
 
-/// What `pgtoll fleet merge` makes of the units' results.
+/// The merged results of all units, by `pgtoll fleet merge`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FleetRecord {
     /// [`FLEET_SCHEMA`].
@@ -238,7 +238,7 @@ pub struct FleetRecord {
     pub bytes: u64,
 }
 
-/// What came out for a backup.
+/// The result for a backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FleetBackup {
     /// The backup's URL.
@@ -247,7 +247,7 @@ pub struct FleetBackup {
     pub cluster: String,
     /// The backup, as the layout names it; empty where it was refused.
     pub backup: String,
-    /// What came out.
+    /// The result.
     pub outcome: FleetOutcome,
     /// When it was verified (RFC 3339); `None`: it was not.
     pub verified: Option<String>,
@@ -255,17 +255,17 @@ pub struct FleetBackup {
     pub bytes: u64,
     /// Pages that a server refuses.
     pub failures: u64,
-    /// What no server would notice, and what cannot be right.
+    /// Suspicions: findings that no server would report.
     pub suspicions: u64,
     /// Blocks that could not be verified.
     pub unverified: u64,
     /// Files that are missing or wrong.
     pub wrong_files: u64,
-    /// What was found, or why it is not verified, a line each: ten at most, and how many there are more.
+    /// The findings, or why it is not verified, a line each: ten at most, and the number of others.
     pub reasons: Vec<String>,
 }
 
-/// What came out for a backup, the worst first.
+/// The result for a backup, the worst first.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]

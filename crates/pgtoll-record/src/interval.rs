@@ -14,7 +14,7 @@ pub struct Interval {
     pub upper: f64,
 }
 
-/// What can be said of a comparison.
+/// The verdict of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {

@@ -24,7 +24,7 @@ pub struct JudgeRecord {
     pub made: String,
     /// The server, or the way to the servers.
     pub server: JudgedServer,
-    /// What the clients were to do.
+    /// The planned load of the clients.
     pub design: JudgeDesign,
     /// When the run began (RFC 3339).
     pub began: String,
@@ -33,14 +33,14 @@ pub struct JudgeRecord {
     /// Why the run ended before its time; `None` where it did not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
-    /// What was done to the server; `None` where pgtoll did nothing to it.
+    /// The fault; `None` if pgtoll caused none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<JudgedFault>,
-    /// What happened, in time order.
+    /// The events, in time order.
     pub events: Vec<JudgedEvent>,
     /// The outcome of the transactions, as the clients saw it.
     pub transactions: TransactionCounts,
-    /// What the ids say that are there in the end; `None` where they could not be read.
+    /// The verdict by the ids that are present in the end; `None` if they could not be read.
     pub verdict: Option<JudgeVerdict>,
     /// The longest time without an acknowledgement to any client.
     pub outage: Option<AcknowledgementGap>,
@@ -55,15 +55,15 @@ pub struct JudgeRecord {
     pub errors: Vec<SeenError>,
     /// The servers that answered, in the order in which they did first.
     pub nodes: Vec<JudgedNode>,
-    /// What readers saw; `None` where none read.
+    /// The observations of readers; `None` without readers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads: Option<ReadChecks>,
-    /// Where the journals were kept; `None` where they were not.
+    /// The directory of the journals; `None` if they were not kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub journal: Option<String>,
-    /// What is against the server, a sentence each. Empty: nothing was found.
+    /// Findings about the server, a sentence each.
     pub findings: Vec<String>,
-    /// What a reader has to know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
@@ -78,7 +78,7 @@ pub struct JudgedServer {
     pub settings: BTreeMap<String, String>,
 }
 
-/// What the clients were to do.
+/// The planned load of the clients.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JudgeDesign {
     /// Clients that write, a connection each.
@@ -106,7 +106,7 @@ pub struct JudgeDesign {
     pub schema_name: String,
 }
 
-/// What was done to the server on purpose.
+/// A fault that was caused on purpose.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JudgedFault {
     /// The command line, or the fault's name.
@@ -128,7 +128,7 @@ pub struct JudgedFault {
 pub struct JudgedEvent {
     /// When.
     pub at_s: f64,
-    /// What, in a few words.
+    /// A description in a few words.
     pub what: String,
 }
 
@@ -141,18 +141,18 @@ pub struct TransactionCounts {
     pub begun: u64,
     /// `COMMIT` was acknowledged, with or without a standby's confirmation.
     pub acknowledged: u64,
-    /// Of the acknowledged: with the warning that the wait for synchronous standbys was cancelled.
+    /// Acknowledged transactions with the warning that the wait for synchronous standbys was cancelled.
     pub unreplicated: u64,
     /// Failed for certain: an error before `COMMIT` was sent, or a rollback.
     pub failed: u64,
-    /// Of the failed: no connection could be made.
+    /// Failed transactions without a connection.
     pub refused: u64,
     /// `COMMIT` was sent, and no definite answer came: an error, a lost connection, a time-out, or
     /// the end of the run.
     pub unknown: u64,
-    /// Of the unknown: no reply within the time that clients wait.
+    /// Unknown transactions without a reply within the clients' limit.
     pub timed_out: u64,
-    /// Of the unknown: the client still waited when the run ended.
+    /// Unknown transactions whose client still waited when the run ended.
     pub hung: u64,
     /// Acknowledged later than the wait limit after they fell due.
     pub waited: u64,
@@ -170,10 +170,10 @@ pub struct TransactionCounts {
     pub max_ms: Option<f64>,
 }
 
-/// What the ids say that are there in the end.
+/// The verdict by the ids that are present in the end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JudgeVerdict {
-    /// Where the ids were read.
+    /// The server on which the ids were read.
     pub read_on: NodeIdentity,
     /// Rows that were read.
     pub rows: u64,
@@ -194,11 +194,11 @@ pub struct JudgeVerdict {
 pub struct LostTransactions {
     /// How many.
     pub count: u64,
-    /// Of these: acknowledged before the fault began (without a fault: before the longest outage).
+    /// The part that was acknowledged before the fault (without a fault: before the longest outage).
     pub before_fault: u64,
-    /// Of these: acknowledged afterwards, by a primary that is none any more.
+    /// The part that was acknowledged afterwards by a deposed primary.
     pub by_deposed: u64,
-    /// Of these: acknowledged afterwards, by the primary that is one in the end, or by one unknown.
+    /// The part that was acknowledged afterwards by the last primary, or by an unknown one.
     pub by_survivor: u64,
     /// Of these, in any of the three: acknowledged with the warning that synchronous standbys were not
     /// awaited.
@@ -253,7 +253,7 @@ pub struct JudgedSide {
     pub clients: u32,
     /// Transactions that were acknowledged to them.
     pub acknowledged: u64,
-    /// Of these, since the fault began.
+    /// The part since the fault began.
     pub acknowledged_since_fault: u64,
     /// The longest time without an acknowledgement to any of them.
     pub outage: Option<AcknowledgementGap>,
@@ -268,7 +268,7 @@ pub struct JudgedClient {
     pub begun: u64,
     /// Acknowledged ones.
     pub acknowledged: u64,
-    /// Of the acknowledged: those that had waited.
+    /// Acknowledged transactions that had waited.
     pub waited: u64,
     /// Transactions that failed for certain.
     pub failed: u64,
@@ -296,7 +296,7 @@ pub struct ClientTimeline {
     pub bin_s: f64,
     /// A line for each client, as in [`JudgedClient::line`].
     pub clients: Vec<String>,
-    /// What happened, in time order.
+    /// The events, in time order.
     pub events: Vec<JudgedEvent>,
 }
 
@@ -311,7 +311,7 @@ pub struct SeenError {
     pub count: u64,
 }
 
-/// Which server it was.
+/// The server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeIdentity {
     /// The server's own address; empty over a Unix socket.
@@ -343,7 +343,7 @@ pub struct JudgedNode {
     pub after_successor: u64,
 }
 
-/// What readers saw.
+/// The observations of readers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReadChecks {
     /// The readers' connection string, without secrets; `None`: the writers' one.

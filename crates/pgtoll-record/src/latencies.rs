@@ -77,7 +77,7 @@ impl Latencies {
         BASE64.encode(bytes)
     }
 
-    /// What [`to_base64`](Self::to_base64) made.
+    /// Reads the text of [`to_base64`](Self::to_base64).
     pub fn from_base64(text: &str) -> Result<Self, LatenciesError> {
         let bytes = BASE64.decode(text).map_err(LatenciesError::Base64)?;
         // Before anything is allocated for it.
@@ -116,7 +116,7 @@ pub enum LatenciesError {
     Histogram(String),
 }
 
-/// What determines how much memory a histogram takes.
+/// The fields that determine the memory of a histogram.
 #[derive(PartialEq, Eq)]
 struct V2Header {
     cookie: u32,

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is compared: a ratio of two amounts of a slice.
+/// A metric: a ratio of two amounts of a slice.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -32,9 +32,9 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// Of slices, in the order in which they are shown.
+    /// The metrics of slices, in the order in which they are shown.
     pub const OF_SLICES: [Self; 2] = [Self::CpuPerTransaction, Self::TransactionsPerSecond];
-    /// Of rounds, in the order in which they are shown.
+    /// The metrics of rounds, in the order in which they are shown.
     pub const OF_ROUNDS: [Self; 4] =
         [Self::LatencyMedian, Self::LatencyP90, Self::LatencyP95, Self::LatencyP99];
     /// All of them.
@@ -50,7 +50,7 @@ impl Metric {
         Self::OperationTime,
         Self::ClientCpuPerOperation,
     ];
-    /// Of operations, in the order in which they are shown.
+    /// The metrics of operations, in the order in which they are shown.
     pub const OF_OPERATIONS: [Self; 2] = [Self::CpuPerOperation, Self::OperationTime];
 
     /// A larger value is a cost (or else a gain).

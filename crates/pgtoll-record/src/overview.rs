@@ -26,19 +26,19 @@ pub struct Overview {
     /// The server's version.
     #[schemars(with = "String")]
     pub version: ServerVersion,
-    /// What all of them together answer, in a sentence; `None` where nothing was compared.
+    /// The answer of all together, in a sentence; `None` if nothing was compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headline: Option<String>,
     /// The experiments, in the order in which they ran.
     pub experiments: Vec<OverviewExperiment>,
 }
 
-/// What came out of one of them.
+/// The result of one experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OverviewExperiment {
     /// Its name, which is also that of its result directory beside the overview.
     pub name: String,
-    /// What it asks.
+    /// Its question.
     pub question: String,
     /// The arm that the others are compared with.
     pub baseline: String,
@@ -49,7 +49,7 @@ pub struct OverviewExperiment {
     /// It was not begun, since the server cannot do what it compares: `reason` says why.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub skipped: bool,
-    /// What it answers.
+    /// Its answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<RunAnswer>,
     /// A sentence for each workload that has an answer.
@@ -58,7 +58,7 @@ pub struct OverviewExperiment {
     pub comparisons: Vec<Comparison>,
     /// WAL that was counted over equal work, where another run would give the same.
     pub counted: Vec<MetricValue>,
-    /// What was claimed, and what came of it.
+    /// The claims and their outcomes.
     pub claims: Vec<Expected>,
 }
 
@@ -79,7 +79,7 @@ pub struct ExperimentList {
 pub struct ListedExperiment {
     /// Its name.
     pub name: String,
-    /// What it asks.
+    /// Its question.
     pub question: String,
     /// How long it takes, roughly, with the budget that was asked for.
     pub seconds: u64,

@@ -21,7 +21,7 @@ pub struct PageRecord {
     pub block: u64,
     /// Its number in its fork, which the checksum is made with.
     pub block_of_fork: u32,
-    /// What the page is of: `heap`, `btree` and so on.
+    /// The kind of page: `heap`, `btree` and so on.
     pub kind: String,
     /// The header, as `pageinspect`'s `page_header` names its fields.
     pub header: PageHeaderRecord,
@@ -93,9 +93,9 @@ pub struct PageChecksumRecord {
     pub block: u64,
     /// Its number in its fork.
     pub block_of_fork: u32,
-    /// What the page has.
+    /// The checksum on the page.
     pub stored: u16,
-    /// What it should have; `None` for a page that was never used.
+    /// The computed checksum; `None` for a page that was never used.
     pub computed: Option<u16>,
     /// Whether a server with checksums takes the page.
     pub accepted: bool,
@@ -124,7 +124,7 @@ pub struct PageDifferenceRecord {
     pub hints: Vec<usize>,
     /// The access method's own part differs.
     pub special: bool,
-    /// What lies in no item differs: it has no meaning, but for maps.
+    /// Bytes outside of all items differ: they have a meaning in maps only.
     pub elsewhere: bool,
 }
 

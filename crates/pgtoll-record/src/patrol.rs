@@ -24,11 +24,11 @@ pub struct PatrolRecord {
     /// When the patrol began: the first run with this file.
     #[schemars(with = "String")]
     pub began: Timestamp,
-    /// What is read.
+    /// The source.
     pub source: PatrolSource,
     /// How fast it is read, and how soon each page should be read again.
     pub budget: PatrolBudget,
-    /// What was read since the patrol began.
+    /// The amount that was read since the patrol began.
     pub read: PatrolAmount,
     /// The round at hand.
     pub round: PatrolRound,
@@ -40,7 +40,7 @@ pub struct PatrolRecord {
     pub oldest_read: Timestamp,
     /// Pages that a server refuses, when they were read last.
     pub failures: u64,
-    /// What no server would notice, and what cannot be right.
+    /// Suspicions: findings that no server would report.
     pub suspicions: u64,
     /// Blocks that could not be read, or not be judged.
     pub unverified: u64,
@@ -49,11 +49,11 @@ pub struct PatrolRecord {
     pub findings: Vec<PatrolFinding>,
     /// Directories and files that could not be listed, and what the system said.
     pub unlisted: Vec<String>,
-    /// What a reader has to know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
-/// What a patrol reads.
+/// The source of a patrol.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PatrolSource {
     /// The data directory.
@@ -83,7 +83,7 @@ pub struct PatrolBudget {
     pub rate_bytes: u64,
     /// Each page should be read again within this time, in seconds (`--within`).
     pub within_seconds: u64,
-    /// What a round takes at that rate, in seconds.
+    /// The duration of a round at that rate, in seconds.
     pub round_seconds: u64,
 }
 
@@ -107,11 +107,11 @@ pub struct PatrolRound {
     /// When it came to its end; `None`: it has not.
     #[schemars(with = "Option<String>")]
     pub ended: Option<Timestamp>,
-    /// What it read.
+    /// The amount that it read.
     pub read: PatrolAmount,
     /// Blocks with something wrong that it found and the list of findings had no room for.
     pub left_out: u64,
-    /// Where it goes on; `None`: at the first block of the first file, or it came to its end.
+    /// The next block; `None`: the first block of the first file, or the round has ended.
     pub next: Option<PatrolBlock>,
     /// When it came by, in its order.
     pub marks: Vec<PatrolMark>,
@@ -151,9 +151,9 @@ pub struct PatrolBlock {
     pub filenode: u32,
     /// The fork's number: 0 `main`, 1 `fsm`, 2 `vm`, 3 `init`.
     pub fork: u8,
-    /// Which of the fork's files, from 0.
+    /// The number of the fork's file, from 0.
     pub segment: u32,
-    /// Which block of the file, from 0.
+    /// The number of the block in the file, from 0.
     pub block: u64,
 }
 
@@ -174,7 +174,7 @@ pub struct PatrolFinding {
     pub fork: String,
     /// The name of the relation; `None` where that is unknown.
     pub name: Option<WalRelationName>,
-    /// What the damage means.
+    /// The severity of the damage.
     pub severity: Severity,
     /// The faults. Of many blocks that follow each other it has no checksums.
     pub page: PageFinding,

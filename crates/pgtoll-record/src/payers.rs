@@ -13,7 +13,7 @@ pub struct StatementWatch {
     pub seconds: f64,
     /// Statements that read, wrote or dirtied a block.
     pub statements: u64,
-    /// What all of them did together.
+    /// The work of all together.
     pub all: StatementWork,
     /// Those that did most, first.
     pub listed: Vec<WatchedStatement>,

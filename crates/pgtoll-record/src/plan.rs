@@ -45,7 +45,7 @@ pub struct PlannedRun {
     /// The name of `--name`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What it asks.
+    /// Its question.
     pub question: String,
     /// The arm that the others are compared with.
     pub baseline: String,

@@ -42,7 +42,7 @@ pub struct PredictionRecord {
     /// Predictions of what was seen of this server, compared with it.
     #[serde(default)]
     pub checks: PredictionChecks,
-    /// What a reader has to know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
@@ -385,7 +385,7 @@ pub const WATCHED_WAL: &str = "WAL by replication";
 /// The [source](WatchSource) that says which pages hints alone have changed.
 pub const WATCHED_PAGES: &str = "pageinspect";
 
-/// What a setting would have cost in a window, by what was seen in that window alone.
+/// The cost of a setting in a window, from that window alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PredictedWindow {
     /// When the window began (as the server writes it).
@@ -416,13 +416,13 @@ pub struct PredictedWal {
     pub images_per_second: Option<Interval>,
     /// Bytes of WAL for an image; `None` where they do not decide.
     pub image_bytes: Option<Interval>,
-    /// What the estimate rests on.
+    /// The basis of the estimate.
     pub basis: PredictionBasis,
-    /// What each estimator comes to, images a second.
+    /// The value of each estimator, in images a second.
     pub estimators: BTreeMap<String, f64>,
 }
 
-/// What a prediction of WAL rests on.
+/// The basis of a prediction of WAL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PredictionBasis {
@@ -433,7 +433,7 @@ pub enum PredictionBasis {
     /// Censuses of dirty buffers over the cycle, and what was evicted (E2+).
     #[serde(rename = "census+evictions")]
     CensusAndEvictions,
-    /// What SELECTs dirtied (E1'), between the bounds of the counters.
+    /// Pages that SELECTs dirtied (E1'), between the bounds of the counters.
     Statements,
     /// Bounds by counters alone: the estimate is their middle and says nothing.
     Counters,
@@ -454,20 +454,20 @@ pub struct PredictedCpu {
     pub cores: Interval,
     /// The same as a share of the cores that the server is busy with; `None` where it is remote.
     pub share_of_busy: Option<Interval>,
-    /// Of these cores, for pages that are read.
+    /// The part of these cores for pages that are read.
     pub read_cores: f64,
     /// For pages that are written.
     pub write_cores: f64,
     /// For images.
     pub image_cores: f64,
-    /// Who pays for verification of what is read.
+    /// The process that pays for verifying pages when they are read.
     pub payer: String,
 }
 
-/// What to do about checksums.
+/// Advice about checksums.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PredictionAdvice {
-    /// What to do.
+    /// Advice.
     pub action: AdvisedAction,
     /// The figure that decides, and its bound, in words.
     pub decides: String,
@@ -478,7 +478,7 @@ pub struct PredictionAdvice {
     pub sentence: Option<String>,
 }
 
-/// What turning checksums on costs once.
+/// The one-time cost of turning checksums on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OneTimeBill {
     /// Bytes that have to be read, and pages of which have to be written, with the server stopped.
@@ -492,10 +492,10 @@ pub struct OneTimeBill {
     pub first_touch_bytes: Option<u64>,
     /// Ways to turn them on, each with the time that the server is away.
     pub routes: Vec<EnableRoute>,
-    /// What has to be done afterwards: the base backup, standbys.
+    /// The steps afterwards: the base backup, standbys.
     #[serde(default)]
     pub afterwards: Vec<String>,
-    /// What stays unnoticed without checksums, and with them.
+    /// Damage that stays unnoticed without checksums, and with them.
     #[serde(default)]
     pub undetected: Vec<String>,
 }
@@ -507,7 +507,7 @@ pub struct EnableRoute {
     pub name: String,
     /// How long the server is away, in words.
     pub away: String,
-    /// What to do, one after the other.
+    /// The steps, in order.
     #[serde(default)]
     pub steps: Vec<String>,
     /// Why this way is the one to take here; `None`: it is not.

@@ -14,11 +14,11 @@ pub struct Run {
     pub header: Header,
     /// Arms that were not measured.
     pub skipped: Vec<SkippedArm>,
-    /// What was measured on; `None` when the run ended before.
+    /// The prepared servers; `None` if the run ended before.
     pub prepared: Option<Prepared>,
     /// All slices of rounds that ended, in time order.
     pub slices: Vec<Slice>,
-    /// What arms had moved, of rounds that ended, in time order.
+    /// Readings of arms' counters in rounds that ended, in time order.
     pub samples: Vec<CounterReading>,
     /// The rounds that ended.
     pub rounds: Vec<RoundEnd>,
@@ -30,7 +30,7 @@ pub struct Run {
     pub operations: Vec<Operation>,
     /// How often functions were found running.
     pub profiles: Vec<Profile>,
-    /// What a reader has to know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
     /// The last line; `None` when the record breaks off.
     pub end: Option<End>,
@@ -163,7 +163,7 @@ pub enum RecordError {
 }
 
 impl RecordError {
-    /// What to do about it.
+    /// Returns advice, if there is any.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Unknown { .. } => "use the version of pgtoll that wrote it, or a later one",

@@ -9,7 +9,7 @@ use crate::{Advice, WalRelationName};
 /// The version of the form of a [`RepairRecord`].
 pub const REPAIR_SCHEMA: &str = "pgtoll.repair/1";
 
-/// What `pgtoll repair` found, and what it wrote. A ledger is a file of these, a line each.
+/// The findings of `pgtoll repair`, and the pages that it wrote. A ledger is a file of these, a line each.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RepairRecord {
     /// [`REPAIR_SCHEMA`].
@@ -33,7 +33,7 @@ pub struct RepairRecord {
     pub running: bool,
     /// The WAL that pages were compared with; `None`: it was not read.
     pub wal: Option<RepairWal>,
-    /// Where pages were looked for, in this order.
+    /// The sources of pages, in the order in which they were tried.
     pub sources: Vec<RepairSource>,
     /// The blocks, in the order of relations, forks and blocks.
     pub blocks: Vec<RepairBlock>,
@@ -45,11 +45,11 @@ pub struct RepairRecord {
     /// Not all pages could be verified.
     #[serde(default)]
     pub is_partial: bool,
-    /// What undoes the repair; `None`: nothing was to be written.
+    /// The file that undoes the repair; `None`: nothing was to be written.
     pub undo_file: Option<String>,
-    /// Where attempts are kept; `None`: nothing was to be written.
+    /// The file that keeps attempts; `None`: nothing was to be written.
     pub ledger: Option<String>,
-    /// What a reader has to know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
@@ -84,7 +84,7 @@ pub struct RepairWal {
     pub timeline: u32,
 }
 
-/// Where pages were looked for.
+/// A source of pages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RepairSource {
     /// Its kind.
@@ -158,7 +158,7 @@ pub struct RepairBlock {
     pub lsn: Option<Lsn>,
     /// The last record of the WAL that names the block; `None`: none does, or the WAL was not read.
     pub last_record: Option<RepairWalRecord>,
-    /// What came out.
+    /// The result.
     pub class: EvidenceClass,
     /// Why.
     pub reason: String,
@@ -173,7 +173,7 @@ pub struct RepairBlock {
     pub changed: Vec<(u32, u32)>,
     /// Whether it was written.
     pub installed: bool,
-    /// What else can be done, in this order.
+    /// Other advice, in order.
     pub advice: Vec<Advice>,
 }
 

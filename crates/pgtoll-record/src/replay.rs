@@ -11,7 +11,7 @@ pub const LOG_EXAMINATION_SCHEMA: &str = "pgtoll.log/1";
 /// The version of the form of [`ReplayRecord`].
 pub const REPLAY_SCHEMA: &str = "pgtoll.replay/1";
 
-/// What a server's log allows: printed by `pgtoll replay doctor` and `pgtoll replay plan`.
+/// The uses that a server's log allows: printed by `pgtoll replay doctor` and `pgtoll replay plan`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LogExamination {
     /// [`LOG_EXAMINATION_SCHEMA`].
@@ -26,9 +26,9 @@ pub struct LogExamination {
     pub sources: Vec<LogSource>,
     /// From the first entry to the last one, in seconds.
     pub length_s: f64,
-    /// What was counted.
+    /// The counts.
     pub counts: LogCounts,
-    /// What the logs allow, one line each.
+    /// The uses that the logs allow, one line each.
     pub findings: Vec<LogFinding>,
     /// The plan that was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -63,7 +63,7 @@ pub struct LogSource {
     pub is_truncated: bool,
 }
 
-/// What was counted in logs.
+/// Counts of log entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct LogCounts {
@@ -77,9 +77,9 @@ pub struct LogCounts {
     pub sessions_ended: u64,
     /// Queries and executions that can be replayed.
     pub statements: u64,
-    /// Of these, those of the simple protocol.
+    /// The part with the simple protocol.
     pub simple: u64,
-    /// Of these, those of the extended protocol.
+    /// The part with the extended protocol.
     pub extended: u64,
     /// Statements whose begin is logged (`log_statement`).
     pub begins: u64,
@@ -87,11 +87,11 @@ pub struct LogCounts {
     pub durations: u64,
     /// Statements that failed.
     pub failed: u64,
-    /// Of these, those that were cancelled.
+    /// The part that was cancelled.
     pub cancelled: u64,
     /// Simple statements that write outside of transaction blocks: their commit position is not certain.
     pub autocommit_simple: u64,
-    /// Of these, those whose commit position `log_executor_stats` gives.
+    /// The part whose commit position `log_executor_stats` gives.
     pub autocommit_exact: u64,
     /// Statements that mention parameters and have none logged.
     pub without_parameters: u64,
@@ -119,7 +119,7 @@ pub struct LogCounts {
     pub volatile_calls: BTreeMap<String, u64>,
 }
 
-/// What a log allows in one respect.
+/// One respect in which a log can be used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LogFinding {
     /// Timing, order and so on.
@@ -166,12 +166,12 @@ pub struct ReplayRecord {
     pub speed: Option<f64>,
     /// Whether all of the plan was replayed.
     pub complete: bool,
-    /// What ended it early.
+    /// The reason for an early end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
     /// The plan.
     pub planned: ReplayPlanned,
-    /// What was done. `None` of a dry run.
+    /// The replay; `None` for a dry run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done: Option<ReplayDone>,
 }
@@ -185,7 +185,7 @@ pub struct ReplayTarget {
     pub version: String,
 }
 
-/// What a plan has.
+/// The content of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReplayPlanned {
     /// From the first entry to the last one, in seconds.
@@ -220,7 +220,7 @@ pub struct ReplayPlanned {
     pub histogram: Vec<ReplayLatencyCount>,
 }
 
-/// What a replay did.
+/// The result of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReplayDone {
     /// From the first connection to the last statement's end, in seconds.
@@ -273,7 +273,7 @@ pub struct ReplayDone {
     /// CPUs that the replaying process may use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_cpus: Option<u64>,
-    /// What kept it from being faster.
+    /// The bottleneck.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bottleneck: Option<ReplayBottleneck>,
     /// The tables that were to be compared, when all was replayed.
@@ -344,7 +344,7 @@ pub struct ReplayLatencyCount {
     pub statements: u64,
 }
 
-/// What a replay waited for most.
+/// The longest wait of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplayBottleneck {

@@ -45,20 +45,20 @@ pub struct ReplayComparison {
     pub margin: f64,
     /// All rounds were done, and nothing went otherwise than it should.
     pub complete: bool,
-    /// What ended it early.
+    /// The reason for an early end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
     /// The baseline, its twin, and what they are compared with.
     pub arms: Vec<ReplayArm>,
-    /// What whole replays took, each arm but the baseline compared with it.
+    /// The times of whole replays, each arm compared with the baseline.
     pub totals: Vec<ReplayTotal>,
     /// Statements without their values, the largest part of the baseline's work first.
     pub shapes: Vec<ShapeComparison>,
-    /// What a reader has to know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
-/// What a replay's arm is for.
+/// The role of a replay's arm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplayArmRole {
@@ -75,7 +75,7 @@ pub enum ReplayArmRole {
 pub struct ReplayArm {
     /// Its name.
     pub name: String,
-    /// What it is for.
+    /// Its purpose.
     pub role: ReplayArmRole,
     /// `server_version`, where arms are of several data directories.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -125,7 +125,7 @@ pub struct ArmReplay {
     pub lateness_p99_ms: Option<f64>,
 }
 
-/// What is counted of a whole replay.
+/// A quantity of a whole replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplayQuantity {
@@ -144,7 +144,7 @@ pub enum ReplayQuantity {
 /// A quantity of an arm's replays beside the baseline's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReplayTotal {
-    /// What was counted.
+    /// The counts.
     pub quantity: ReplayQuantity,
     /// The arm.
     pub arm: String,
@@ -189,7 +189,7 @@ pub struct ShapeComparison {
     pub executions: u64,
     /// Its part of the time that all statements took on the baseline, from 0 to 1.
     pub share: f64,
-    /// What it took on the baseline, in milliseconds: the mean.
+    /// The mean time on the baseline, in milliseconds.
     pub baseline_ms: f64,
     /// How far two replays of the same are apart: the twin's distance from 1, as in 0.03 for 3 %. `None`
     /// where the twin could not be compared.
@@ -203,7 +203,7 @@ pub struct ShapeComparison {
 pub struct ShapeDifference {
     /// The arm.
     pub arm: String,
-    /// What follows.
+    /// The verdict.
     pub verdict: ShapeVerdict,
     /// Arm over the geometric mean of baseline and twin, time at the server. `None` where it could not be
     /// compared.
@@ -221,7 +221,7 @@ pub struct ShapeDifference {
     /// (Benjamini and Hochberg). The one beside the others counts only where both ratios lie on the same side
     /// of 1.
     pub adjusted_p_value: Option<f64>,
-    /// What it changes the whole time at the server by: its share times the ratio less 1.
+    /// The change of the whole time at the server: its share times the ratio less 1.
     pub impact: Option<f64>,
     /// The ratio in each round.
     pub round_ratios: Vec<f64>,
@@ -230,7 +230,7 @@ pub struct ShapeDifference {
     pub plans: Option<ShapePlans>,
 }
 
-/// What a comparison says of a statement.
+/// The verdict of a comparison on a statement.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]

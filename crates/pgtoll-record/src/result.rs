@@ -20,7 +20,7 @@ pub struct RunResult {
     pub header: Header,
     /// All that was planned was done.
     pub complete: bool,
-    /// What it answers; `None` where nothing was compared or counted, and in older results.
+    /// Its answer; `None` if nothing was compared or counted, and in older results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<RunAnswer>,
     /// A sentence for each workload that has an answer, in the workloads' order.
@@ -42,7 +42,7 @@ pub struct RunResult {
     /// and what claims need.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub against_others: Vec<Comparison>,
-    /// What was expected before the run, and what came of it.
+    /// Expectations before the run, and their outcomes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expected: Vec<Expected>,
     /// Operations in turns, checked by the same ones in one piece.
@@ -50,18 +50,18 @@ pub struct RunResult {
     pub in_one_piece: Vec<OnePieceCheck>,
     /// Means over the rounds.
     pub noise: Option<NoiseShare>,
-    /// What a reader has to know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
 /// A metric of an arm over the whole run: ratio of totals.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MetricValue {
-    /// Of which workload.
+    /// The name of the workload.
     pub workload: String,
     /// The arm.
     pub arm: String,
-    /// Which figure: a [`Metric`], or `blocks_read_per_transaction` and the like.
+    /// The figure: a [`Metric`], or `blocks_read_per_transaction` and the like.
     pub metric: String,
     /// The value.
     pub value: f64,
@@ -86,7 +86,7 @@ pub struct TransactionRange {
 /// An arm against the baseline, or against another arm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
-    /// Of which workload.
+    /// The name of the workload.
     pub workload: String,
     /// The metric.
     pub metric: Metric,
@@ -104,7 +104,7 @@ pub struct Comparison {
     pub total_ratio: Interval,
     /// Half the interval's width, on the log scale: the resolution.
     pub half_width: f64,
-    /// What can be said.
+    /// The verdict.
     pub verdict: Verdict,
     /// For a comparison that is not resolved: about how many more seconds of rounds or repetitions
     /// would make it narrow enough.
@@ -133,7 +133,7 @@ pub struct Comparison {
 /// turns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OnePieceCheck {
-    /// Of which workload.
+    /// The name of the workload.
     pub workload: String,
     /// The metric.
     pub metric: Metric,
@@ -182,7 +182,7 @@ pub struct Outliers {
 /// An expectation, and what came of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Expected {
-    /// What was expected.
+    /// The expectation.
     pub expectation: Expectation,
     /// What came out, in the terms of the bounds; `None` where it was not measured. A counted
     /// figure is its own interval.
@@ -190,7 +190,7 @@ pub struct Expected {
     /// It was counted over equal work, and another run would give the same.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub exact: bool,
-    /// What that means.
+    /// The outcome.
     pub outcome: Outcome,
 }
 

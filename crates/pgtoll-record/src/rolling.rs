@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The version of the form of [`RollingRecord`].
 pub const ROLLING_SCHEMA: &str = "pgtoll.rolling/1";
 
-/// What `pgtoll enable --rolling` or `pgtoll disable --rolling` did, or would do.
+/// The result of `pgtoll enable --rolling` or `pgtoll disable --rolling`, or their plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RollingRecord {
     /// [`ROLLING_SCHEMA`].
@@ -38,11 +38,11 @@ pub struct RollingRecord {
     pub predicted_alone_seconds: Option<(f64, f64)>,
     /// Switchovers, in order.
     pub switchovers: Vec<RollingSwitchover>,
-    /// What the checks before found.
+    /// The objections of the checks before the run.
     pub objections: Vec<RollingObjection>,
     /// Seconds since the begin.
     pub seconds: Option<f64>,
-    /// What has to be done now.
+    /// The next steps.
     pub next: Vec<String>,
 }
 
@@ -114,15 +114,15 @@ pub struct RollingSwitchover {
     pub timeline: u32,
 }
 
-/// What a check before the run found.
+/// An objection of a check before the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RollingObjection {
     /// Whether nothing is done because of it; else it is a warning.
     pub refuses: bool,
-    /// Of which node.
+    /// The name of the node.
     pub node: Option<String>,
-    /// What was found.
+    /// The finding.
     pub text: String,
-    /// What to do about it.
+    /// Returns advice, if there is any.
     pub hint: String,
 }

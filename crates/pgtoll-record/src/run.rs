@@ -27,13 +27,13 @@ pub enum Line {
     Round(RoundBegin),
     /// One arm's turn.
     Slice(Slice),
-    /// What an arm has written and read so far.
+    /// An arm's counters so far.
     Sample(CounterReading),
     /// A round ended; totals of each arm over the whole round.
     RoundEnd(RoundEnd),
     /// An arm did a fixed number of transactions: its exact counters.
     Counted(Counted),
-    /// What an arm's WAL should be, from that of another.
+    /// The predicted WAL of an arm, from that of another.
     Predicted(Predicted),
     /// An arm did one long operation.
     Operation(Operation),
@@ -45,12 +45,12 @@ pub enum Line {
     End(End),
 }
 
-/// What was run, where, with what.
+/// The run, its machine and its servers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Header {
     /// [`RECORD_SCHEMA`].
     pub schema: String,
-    /// What the record is about: `run`.
+    /// The kind of record: `run`.
     pub kind: String,
     /// pgtoll's version.
     pub pgtoll: String,
@@ -73,16 +73,16 @@ pub struct Header {
     pub question: String,
     /// The arm that the others are compared with.
     pub baseline: String,
-    /// What is compared.
+    /// The compared arms.
     pub arms: Vec<Arm>,
-    /// What the servers had to do, in the order of the report.
+    /// The workloads, in the order of the report.
     pub workloads: Vec<Workload>,
     /// How slices and operations lie.
     pub design: Design,
-    /// What earlier runs on this machine say of its intervals; empty: it was not calibrated.
+    /// Calibrations from earlier runs on this machine; empty: it was not calibrated.
     #[serde(default)]
     pub calibration: Vec<Calibration>,
-    /// What was expected before the run.
+    /// Expectations before the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expect: Vec<Expectation>,
 }
@@ -147,7 +147,7 @@ pub struct Arm {
     pub checksums: bool,
     /// Settings that only this arm has.
     pub settings: BTreeMap<String, String>,
-    /// What stands in its steps for `${name}`.
+    /// The values of `${name}` in its steps.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, String>,
     /// For a null arm: the arm that it is a copy of, without any difference.
@@ -157,14 +157,14 @@ pub struct Arm {
     pub against: Option<String>,
 }
 
-/// What the servers had to do.
+/// The work of the servers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Workload {
     /// Its name.
     pub name: String,
     /// In a few words.
     pub title: String,
-    /// What is done.
+    /// The work.
     pub work: Work,
     /// Settings of every arm under this workload.
     pub settings: BTreeMap<String, String>,
@@ -207,7 +207,7 @@ impl Slicing {
     }
 }
 
-/// What is done in a workload.
+/// The work of a workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
@@ -233,7 +233,7 @@ pub enum Work {
     Operation {
         /// The statement, pgbench's initialisation step, or the like.
         action: String,
-        /// What more there is to say of it; `None` of statements and pgbench's steps.
+        /// Details of it; `None` for statements and pgbench's steps.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         of: Option<OperationOf>,
         /// The arms do it at the same time, in turns of this length in ns, while the others'
@@ -344,7 +344,7 @@ pub struct Prepared {
 /// A round begins.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RoundBegin {
-    /// Of which workload.
+    /// The name of the workload.
     pub workload: String,
     /// Counted from 1.
     pub round: u32,
@@ -355,7 +355,7 @@ pub struct RoundBegin {
 /// One arm's turn in one block.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Slice {
-    /// Of which workload.
+    /// The name of the workload.
     pub workload: String,
     /// Counted from 1.
     pub round: u32,
@@ -389,11 +389,11 @@ pub struct Slice {
 /// and after the last one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CounterReading {
-    /// Of which workload.
+    /// The name of the workload.
     pub workload: String,
     /// Counted from 1.
     pub round: u32,
-    /// Which arm; of a crossover the one cluster that all arms are.
+    /// The arm; in a crossover the one cluster that all arms share.
     pub arm: String,
     /// When it was read, in ns since the run began.
     pub at_ns: u64,
@@ -403,14 +403,14 @@ pub struct CounterReading {
     pub transactions: u64,
     /// Bytes of WAL that were made.
     pub wal_bytes: u64,
-    /// What the server's processes read and wrote; `None` where the kernel does not tell.
+    /// Reads and writes of the server's processes; `None` if the kernel does not report them.
     pub io: Option<IoBytes>,
 }
 
 /// A round ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RoundEnd {
-    /// Of which workload.
+    /// The name of the workload.
     pub workload: String,
     /// Counted from 1.
     pub round: u32,
@@ -419,7 +419,7 @@ pub struct RoundEnd {
     /// Latencies of each arm's transactions in the slices; empty where pgtoll does not run them.
     #[serde(default)]
     pub latencies: Vec<ArmLatencies>,
-    /// What else went on.
+    /// Other activity on the machine.
     pub noise: NoiseShare,
 }
 
@@ -452,7 +452,7 @@ pub struct ArmLatencies {
 }
 
 impl ArmLatencies {
-    /// Of this arm, when there are any.
+    /// Makes the latencies of an arm; `None`: it has none.
     pub fn new(arm: &str, late: u64, latencies: &Latencies) -> Option<Self> {
         let quantile = |part| u64::try_from(latencies.quantile(part)?.as_nanos()).ok();
         let (mean_ns, stddev_ns) = latencies.mean_and_stddev_ns()?;
@@ -475,7 +475,7 @@ impl ArmLatencies {
 /// the end of the last slice; CPU totals cover the server's life up to there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ArmRound {
-    /// Which arm; of a crossover the one cluster that all arms are.
+    /// The arm; in a crossover the one cluster that all arms share.
     pub arm: String,
     /// Transactions, those of lead-ins included.
     pub transactions: u64,
@@ -499,14 +499,14 @@ pub struct ArmRound {
     /// CPU time of the server from its start to its end, in ns, as the kernel told whoever waited
     /// for it (`wait4`).
     pub cpu_reaped_ns: u64,
-    /// What of it was spent in the kernel, in ns; see [`Host::cpu_split`].
+    /// The part in the kernel, in ns; see [`Host::cpu_split`].
     #[serde(default)]
     pub cpu_reaped_system_ns: u64,
     /// What the server's processes did to disks, from the first slice's lead-in to the end of the
     /// last slice; `None` where the kernel does not tell.
     #[serde(default)]
     pub io: Option<IoBytes>,
-    /// What the server used of the memory it might use; `None`: no limit.
+    /// Memory that the server used of its limit; `None`: no limit.
     #[serde(default)]
     pub memory: Option<MemoryUse>,
 }
@@ -527,7 +527,7 @@ pub struct IoBytes {
     pub read_calls: Option<u64>,
 }
 
-/// What a server used of the memory that it might use, page cache included.
+/// Memory that a server used of its limit, page cache included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryUse {
     /// The most that it used at once, in bytes; `None` where the kernel does not tell.
@@ -536,7 +536,7 @@ pub struct MemoryUse {
     pub limit_hits: u64,
 }
 
-/// What else went on in a round, as shares of the CPU time that the machine had.
+/// Other activity in a round, as shares of the machine's CPU time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NoiseShare {
     /// Stolen by the hypervisor.
@@ -551,13 +551,13 @@ pub struct NoiseShare {
 /// a checkpoint on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Counted {
-    /// Of which workload.
+    /// The name of the workload.
     pub workload: String,
     /// The arm.
     pub arm: String,
     /// Transactions.
     pub transactions: u64,
-    /// What they made.
+    /// Their counters.
     pub counters: Counters,
 }
 
@@ -565,7 +565,7 @@ pub struct Counted {
 /// WAL that another arm wrote for them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Predicted {
-    /// Of which workload.
+    /// The name of the workload.
     pub workload: String,
     /// The arm.
     pub arm: String,
@@ -621,14 +621,14 @@ pub struct Operation {
     pub memory: Option<MemoryUse>,
     /// Pages of the table that it is about.
     pub pages: Option<u64>,
-    /// What it made.
+    /// Its counters.
     pub counters: Counters,
     /// How far it was about every fifth of a second, and at its end; of steps that have a time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub course: Vec<StepReading>,
 }
 
-/// What an arm's server has used and moved since an operation began.
+/// Counters of an arm's server since an operation began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StepReading {
     /// How long after the operation's beginning, in ns.
@@ -637,7 +637,7 @@ pub struct StepReading {
     pub server_cpu_ns: u64,
     /// Bytes of WAL that were made.
     pub wal_bytes: u64,
-    /// What the server's processes read and wrote; `None` where the kernel does not tell.
+    /// Reads and writes of the server's processes; `None` if the kernel does not report them.
     pub io: Option<IoBytes>,
 }
 
@@ -668,7 +668,7 @@ impl Operation {
     }
 }
 
-/// What the server counted over some work.
+/// The server's counters over some work.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Counters {
     /// Bytes of WAL: difference of insert positions, page headers included.
@@ -734,7 +734,7 @@ impl Counters {
 /// apart from all slices.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Profile {
-    /// Of which workload.
+    /// The name of the workload.
     pub workload: String,
     /// The arm.
     pub arm: String,

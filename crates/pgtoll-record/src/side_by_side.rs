@@ -15,11 +15,11 @@ pub struct SideBySide {
     pub schema: String,
     /// The records, at least one, in the order in which they were named.
     pub records: Vec<RecordColumn>,
-    /// What differs between their headers.
+    /// Differences between their headers.
     pub differences: Vec<HeaderDifference>,
     /// How the costs that they found differ.
     pub changes: Vec<Change>,
-    /// What a reader has to know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
@@ -39,7 +39,7 @@ pub struct RecordColumn {
 pub struct HeaderDifference {
     /// The field of the header, as `host.cpu`.
     pub field: String,
-    /// Of each record; `None`: the record has no such field.
+    /// The value of each record; `None`: the record has no such field.
     pub values: Vec<Option<String>>,
 }
 

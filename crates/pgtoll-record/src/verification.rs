@@ -9,7 +9,7 @@ use crate::WalRelationName;
 /// The version of the form of a verification.
 pub const VERIFICATION_SCHEMA: &str = "pgtoll.verification/1";
 
-/// What was verified, and what is wrong with it.
+/// A verification and its findings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VerificationRecord {
     /// [`VERIFICATION_SCHEMA`].
@@ -20,14 +20,14 @@ pub struct VerificationRecord {
     pub command: Vec<String>,
     /// When it was made (RFC 3339).
     pub made: String,
-    /// What was verified.
+    /// The source.
     pub source: VerifiedSource,
-    /// What came out.
+    /// The result.
     pub outcome: VerificationOutcome,
-    /// What was looked at; empty in records before this was kept.
+    /// The checks that were made; empty in older records.
     #[serde(default)]
     pub covered: Vec<String>,
-    /// What was not looked at, each with the reason.
+    /// The checks that were left out, each with the reason.
     #[serde(default)]
     pub left_out: Vec<String>,
     /// Ended by whoever ran it before all was read.
@@ -36,7 +36,7 @@ pub struct VerificationRecord {
     pub read: VerifiedAmount,
     /// Pages that a server refuses.
     pub failures: u64,
-    /// What no server would notice, and what cannot be right.
+    /// Suspicions: findings that no server would report.
     pub suspicions: u64,
     /// Blocks that could not be read.
     pub unverified: u64,
@@ -54,10 +54,10 @@ pub struct VerificationRecord {
     /// Why nothing can be said of the whole cluster, whatever was read of it.
     #[serde(default)]
     pub incomplete: Vec<String>,
-    /// What was compared with the backup's manifest; `None`: nothing.
+    /// The comparison with the backup's manifest; `None`: not compared.
     #[serde(default)]
     pub manifest: Option<ManifestComparison>,
-    /// Of a server that ran meanwhile; `None`: none did.
+    /// The server that ran meanwhile; `None`: no server ran.
     #[serde(default)]
     pub running: Option<VerifiedRunning>,
     /// The forks that something is wrong with.
@@ -66,13 +66,13 @@ pub struct VerificationRecord {
     pub names: Option<String>,
     /// Files that PostgreSQL did not put there.
     pub foreign: Vec<String>,
-    /// What could not be looked into, and what the system said.
+    /// Files and directories that could not be read, with the system's error.
     pub unlisted: Vec<String>,
-    /// What a reader has to know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
-/// What a server did meanwhile to the pages that were read.
+/// Changes by a running server to the pages that were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VerifiedRunning {
     /// The connection, without secrets; `None`: there was none.
@@ -89,14 +89,14 @@ pub struct VerifiedRunning {
     pub asked: u64,
 }
 
-/// What was verified.
+/// The source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VerifiedSource {
     /// The data directory, or the backup.
     pub path: String,
     /// It is a base backup.
     pub backup: bool,
-    /// Of what form it is where it is no directory of files: `tar`, or `tar, gzip` and the like.
+    /// The form unless it is a directory of files: `tar`, or `tar, gzip` and the like.
     #[serde(default)]
     pub form: Option<String>,
     /// The major version; 0 where nothing tells it.
@@ -116,7 +116,7 @@ pub struct VerifiedSource {
     pub wal_end: Option<Lsn>,
 }
 
-/// What came out.
+/// The result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VerificationOutcome {
@@ -151,7 +151,7 @@ pub struct VerifiedAmount {
 /// A file or directory that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FileFinding {
-    /// Where in the data directory.
+    /// The place in the data directory.
     pub path: String,
     /// The faults.
     pub kind: FileFindingKind,
@@ -183,7 +183,7 @@ pub enum FileFindingKind {
     NoTablespace,
 }
 
-/// What was compared with a backup's manifest.
+/// A comparison with a backup's manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ManifestComparison {
     /// Files that it lists: their names and lengths were compared.
@@ -208,16 +208,16 @@ pub struct VerifiedRelation {
     pub path: Option<String>,
     /// Its name; `None` where that is unknown.
     pub name: Option<WalRelationName>,
-    /// What the damage means.
+    /// The severity of the damage.
     pub severity: Severity,
-    /// What to do, in one text: the steps of `advice`.
+    /// The advice in one text: the steps of `advice`.
     pub remedy: String,
-    /// What to do, in this order.
+    /// The advice, in order.
     #[serde(default)]
     pub advice: Vec<Advice>,
     /// Pages that a server refuses.
     pub failures: u64,
-    /// What no server would notice.
+    /// Suspicions: findings that no server would report.
     pub suspicions: u64,
     /// Blocks that could not be read.
     pub unverified: u64,
@@ -228,12 +228,12 @@ pub struct VerifiedRelation {
 /// A step of what to do about damage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Advice {
-    /// What it is for.
+    /// Its purpose.
     pub what: String,
     /// The command that does it; `None` where that depends on more than is known.
     #[serde(default)]
     pub command: Option<String>,
-    /// Who takes the command; `None`: there is none.
+    /// The program that takes the command; `None`: no command.
     #[serde(default)]
     pub kind: Option<CommandKind>,
     /// The database in which it is SQL; `None`: any, or unknown.
@@ -241,7 +241,7 @@ pub struct Advice {
     pub database: Option<String>,
 }
 
-/// Who takes a command.
+/// The program that takes a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CommandKind {
@@ -251,7 +251,7 @@ pub enum CommandKind {
     Sql,
 }
 
-/// What damage means.
+/// The severity of damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
@@ -263,7 +263,7 @@ pub enum Severity {
     Index,
     /// A free space map or visibility map is damaged: no row is lost.
     Map,
-    /// Of an unlogged relation, which a crash empties anyway.
+    /// An unlogged relation, which a crash empties anyway.
     Unlogged,
     /// No relation has this file.
     Leftover,
@@ -288,7 +288,7 @@ pub struct PageFinding {
     pub stored_checksum: Option<u16>,
     /// The one that it should have.
     pub computed_checksum: Option<u16>,
-    /// Where the record ends that changed the page last, as it says.
+    /// The LSN on the page: the end of the record that changed it last.
     #[schemars(with = "Option<String>")]
     pub lsn: Option<Lsn>,
     /// Where the record ends that changed the page last, as WAL says; of a missing end of a file

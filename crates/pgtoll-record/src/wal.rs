@@ -27,7 +27,7 @@ pub struct WalStatisticsRecord {
     pub source: WalSource,
     /// Why it was not read further.
     pub end: WalEnd,
-    /// Of all records.
+    /// The amount of all records.
     pub total: WalAmount,
     /// By resource manager: those that have records, in the order of their numbers.
     pub managers: Vec<WalOfKind>,
@@ -51,14 +51,14 @@ pub struct WalStatisticsRecord {
     pub cycles: Vec<WalCycle>,
     /// Pieces in the order of the WAL, each as long as the next: rates over time are made of them.
     pub pieces: Vec<WalPiece>,
-    /// What a reader has to know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
 /// The WAL.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WalSource {
-    /// What was named: paths, or a server without its secrets.
+    /// The named sources: paths, or a server without its secrets.
     pub names: Vec<String>,
     /// The major version that wrote it.
     pub major: u32,
@@ -85,7 +85,7 @@ pub struct WalSource {
     /// its last checkpoint on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub streamed_ms: Option<u64>,
-    /// What lies between the first and the last record and was not read. All figures leave it out.
+    /// The unread gaps between the first and the last record. All figures leave them out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gaps: Vec<WalGap>,
 }
@@ -127,16 +127,16 @@ impl WalGap {
 /// Why WAL was not read further. Where it has gaps, it is that of the first one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WalEnd {
-    /// What kind of end it is.
+    /// The kind of end.
     pub kind: WalEndKind,
-    /// Where; `None` where all was read.
+    /// The position; `None` if all was read.
     #[schemars(with = "Option<String>")]
     pub at: Option<Lsn>,
     /// In a sentence.
     pub words: String,
 }
 
-/// What kind of end WAL has.
+/// The kind of end of WAL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WalEndKind {
@@ -250,7 +250,7 @@ impl ImageCause {
 pub struct WalOfKind {
     /// As `pg_waldump` calls it: `Heap`, `Heap/INSERT+INIT`.
     pub name: String,
-    /// Of its records.
+    /// The amount of its records.
     #[serde(flatten)]
     pub amount: WalAmount,
 }
@@ -268,7 +268,7 @@ pub struct WalOfRelation {
     pub fork: String,
     /// Its name; `None` where nobody knows, such as of a dropped table.
     pub name: Option<WalRelationName>,
-    /// Of its records.
+    /// The amount of its records.
     #[serde(flatten)]
     pub amount: WalAmount,
     /// Its images.
@@ -309,7 +309,7 @@ pub struct WalOfDatabase {
     pub oid: u32,
     /// Its name.
     pub name: Option<String>,
-    /// Of its records that name a relation.
+    /// The amount of its records that name a relation.
     #[serde(flatten)]
     pub amount: WalAmount,
     /// Images.
@@ -327,18 +327,18 @@ pub struct WalCycle {
     pub to: Lsn,
     /// It begins at a redo point and ends at one.
     pub whole: bool,
-    /// What began it.
+    /// The event that began it.
     pub began_by: CycleBegin,
     /// When the checkpoint that begins it began (RFC 3339, to the second).
     pub began: Option<String>,
-    /// Of its records.
+    /// The amount of its records.
     #[serde(flatten)]
     pub amount: WalAmount,
     /// Images by cause.
     pub causes: BTreeMap<ImageCause, WalImages>,
 }
 
-/// What began a cycle.
+/// The event that began a cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CycleBegin {
@@ -364,7 +364,7 @@ pub struct WalPiece {
     pub bytes: BTreeMap<WalKind, u64>,
 }
 
-/// What is told apart over time.
+/// A kind of WAL that is counted over time.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]

@@ -41,7 +41,7 @@ pub struct WatchRecord {
     /// The user's command; `None` where none was run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<WatchAction>,
-    /// What can be done, the first choice first.
+    /// The proposals, the first choice first.
     pub proposals: Vec<String>,
     /// Why the watch ended early.
     #[serde(default, skip_serializing_if = "Option::is_none")]

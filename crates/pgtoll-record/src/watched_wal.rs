@@ -39,7 +39,7 @@ pub struct WatchedWal {
     /// What becomes of it under other settings: first the server's own by their rule, then hints
     /// logged or not the other way round, then each setting that was asked about.
     pub rows: Vec<WhatIfRow>,
-    /// What a reader of these figures has to know.
+    /// Notes for the reader of these figures.
     pub notes: Vec<String>,
 }
 
@@ -136,7 +136,7 @@ pub struct BlindCheck {
     pub cycles: u64,
     /// Blocks written in them.
     pub written_blocks: u64,
-    /// Of these, by others than the checkpointer.
+    /// The part by others than the checkpointer.
     pub evicted_blocks: u64,
     /// Distinct pages that they changed.
     pub changed_pages: u64,

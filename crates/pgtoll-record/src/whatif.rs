@@ -37,7 +37,7 @@ pub struct WalWhatIfRecord {
     pub check: WhatIfCheck,
     /// The source's own redo points, replayed: what all else is compared with.
     pub today: WhatIfRow,
-    /// What was asked, in its order.
+    /// The answers, in the order of the questions.
     pub rows: Vec<WhatIfRow>,
     /// WAL against the distance of checkpoints, the shortest first, if nothing but that distance
     /// decides when they begin.
@@ -45,9 +45,9 @@ pub struct WalWhatIfRecord {
     /// Which of the curve's points is the first after which twice the distance saves less than a
     /// twentieth; `None`: it is not in the curve.
     pub knee: Option<usize>,
-    /// What to do; `None`: nothing is worth it, or the WAL is too little to say so.
+    /// The recommendation; `None`: no setting is worth it, or the WAL is too short.
     pub recommendation: Option<WhatIfRecommendation>,
-    /// What the recommendation, or that there is none, rests on; `None` in older records.
+    /// The evidence for the recommendation, or for its absence; `None` in older records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<WhatIfEvidence>,
     /// One image in so many was compressed to find out; 1: all were.
@@ -56,14 +56,14 @@ pub struct WalWhatIfRecord {
     pub blocks: u64,
     /// Bytes of memory that were kept for them.
     pub block_memory_bytes: u64,
-    /// What a reader has to know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
 /// A redo point of the source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WhatIfRedoPoint {
-    /// Where.
+    /// The position.
     #[schemars(with = "String")]
     pub at: Lsn,
     /// When its checkpoint began (RFC 3339).
@@ -77,7 +77,7 @@ pub struct WhatIfRedoPoint {
 /// The settings of the server that made the WAL.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WhatIfSourceSettings {
-    /// Where they are from: a server, a file, or the WAL itself.
+    /// Their source: a server, a file, or the WAL itself.
     pub by: String,
     /// `max_wal_size` in bytes.
     pub max_wal_size_bytes: u64,
@@ -87,7 +87,7 @@ pub struct WhatIfSourceSettings {
     pub checkpoint_completion_target: f64,
     /// Hints were logged: data checksums or `wal_log_hints`.
     pub hints: bool,
-    /// Which of these are guesses by the WAL itself: `max_wal_size`, `checkpoint_timeout`, `hints`.
+    /// The settings that are guesses from the WAL itself: `max_wal_size`, `checkpoint_timeout`, `hints`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guessed: Vec<String>,
 }
@@ -97,7 +97,7 @@ pub struct WhatIfSourceSettings {
 pub struct WhatIfCheck {
     /// References to blocks that may need an image.
     pub references: u64,
-    /// Of these the ones that have one.
+    /// The part that has an image.
     pub images: u64,
     /// They should have one, and have none: never, where all is understood.
     pub absent: u64,
@@ -125,7 +125,7 @@ pub struct WhatIfRow {
     pub full_page_writes: bool,
     /// Bytes of WAL: what replicas are sent.
     pub bytes: u64,
-    /// What these may be in truth.
+    /// The lower bound of the true value.
     pub low_bytes: u64,
     /// The same; `None`: nobody can tell.
     pub high_bytes: Option<u64>,
@@ -182,12 +182,12 @@ pub enum WhatIfClass {
     Extrapolated,
 }
 
-/// What to do.
+/// Advice.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WhatIfRecommendation {
     /// Lines for `postgresql.conf`.
     pub settings: Vec<String>,
-    /// What it comes to.
+    /// Its outcome.
     pub row: WhatIfRow,
     /// Why.
     pub reason: String,
@@ -195,7 +195,7 @@ pub struct WhatIfRecommendation {
     pub price: String,
 }
 
-/// What a recommendation rests on, and which rows are not part of it though they save a twentieth.
+/// The evidence for a recommendation, and the rows that are left out though they save a twentieth.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WhatIfEvidence {
     /// The WAL shows how checkpoints follow each other: it has two redo points, the second of which
@@ -207,7 +207,7 @@ pub struct WhatIfEvidence {
     pub certain: Vec<usize>,
     /// Places in `rows` whose figures are extrapolated.
     pub extrapolated: Vec<usize>,
-    /// What makes one of the extrapolated rows certain.
+    /// The observation that would make an extrapolated row certain.
     pub needs: Option<WhatIfNeed>,
     /// So long a stream, in seconds, would be enough for these; `None` where files were read.
     pub stream_s: Option<u64>,

@@ -48,7 +48,7 @@ pub enum ReplayError {
     /// A server cannot be talked to.
     #[error("{action}")]
     Server {
-        /// What was to be done.
+        /// The planned runs.
         action: String,
         /// What the server or the system said.
         source: Box<pgtoll_wire::Error>,
@@ -103,7 +103,7 @@ pub enum ReplayError {
 }
 
 impl ReplayError {
-    /// What to do about it.
+    /// Returns advice, if there is any.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Log { source, .. } => return source.hint(),

@@ -67,7 +67,7 @@ fn by_workload(values: impl Iterator<Item = String>) -> Option<String> {
     }
 }
 
-/// What else went on.
+/// Other activity on the machine.
 pub(crate) fn noise(result: &RunResult) -> Option<String> {
     let noise = result.noise?;
     let mut text = format!(

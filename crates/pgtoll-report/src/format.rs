@@ -58,7 +58,7 @@ impl Format {
         Self::ALL.into_iter().find(|format| format.name() == name)
     }
 
-    /// What it is for.
+    /// Its purpose.
     pub fn purpose(self) -> &'static str {
         match self {
             Self::Table => "For a terminal",

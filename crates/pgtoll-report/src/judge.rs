@@ -331,7 +331,7 @@ fn node_lines(judge: &JudgeRecord) -> Vec<String> {
     lines
 }
 
-/// What readers saw.
+/// The observations of readers.
 fn read_lines(judge: &JudgeRecord) -> Vec<String> {
     let Some(reads) = &judge.reads else { return Vec::new() };
     let place = if reads.dsn.is_some() { "at --read-dsn" } else { "where the clients write" };

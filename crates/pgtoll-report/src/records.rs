@@ -163,7 +163,7 @@ impl RecordKind {
         schema_name(self.schema)
     }
 
-    /// What messages call such a record.
+    /// The name of such a record in messages.
     pub const fn title(self) -> &'static str {
         self.title
     }
@@ -302,7 +302,7 @@ impl From<serde_json::Error> for FinishedRecordError {
 }
 
 impl FinishedRecordError {
-    /// What to do about it.
+    /// Returns advice, if there is any.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Json(_) => "is the file whole? Write it again: … --format json -o FILE",

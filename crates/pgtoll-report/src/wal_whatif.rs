@@ -343,7 +343,7 @@ pub(crate) fn unsure(record: &WalWhatIfRecord) -> Option<String> {
     Some(words)
 }
 
-/// What to do.
+/// Advice.
 fn more_wal(evidence: &WhatIfEvidence) -> String {
     match evidence.stream_s {
         Some(seconds) => {

@@ -33,7 +33,7 @@ pub enum RollingError {
         line: usize,
         /// The faults.
         message: String,
-        /// What to do about it.
+        /// Returns advice, if there is any.
         hint: String,
     },
     /// The journal cannot be read or written.
@@ -116,7 +116,7 @@ pub enum RollingError {
         node: String,
         /// Why.
         message: String,
-        /// What to do about it.
+        /// Returns advice, if there is any.
         hint: Option<String>,
     },
     /// A server cannot be asked.
@@ -144,7 +144,7 @@ pub enum RollingError {
     State {
         /// Its number or name.
         message: String,
-        /// What to do about it.
+        /// Returns advice, if there is any.
         hint: String,
     },
     /// The user said no.

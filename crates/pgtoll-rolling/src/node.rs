@@ -96,7 +96,7 @@ pub enum NodeAnswer {
     Failed {
         /// Why.
         message: String,
-        /// What to do about it.
+        /// Returns advice, if there is any.
         hint: Option<String>,
     },
 }

@@ -61,7 +61,7 @@ pub enum StoreUrlError {
 }
 
 impl StoreUrlError {
-    /// What to do about it.
+    /// Returns advice, if there is any.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Scheme(_) | Self::Bucket(_) => "name it like s3://bucket/prefix/base.tar.gz",

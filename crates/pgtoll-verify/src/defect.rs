@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Something that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockFinding {
-    /// Where.
+    /// The position.
     pub fork: RelationFork,
     /// The block's number in the fork.
     pub block: u32,

@@ -50,7 +50,7 @@ pub struct Verified {
     pub more_wrong_files: u64,
     /// Why nothing can be said of the whole cluster, whatever was read of it.
     pub incomplete: Vec<String>,
-    /// What was compared with the backup's manifest; `None`: nothing.
+    /// The comparison with the backup's manifest; `None`: not compared.
     pub manifest: Option<ManifestCompared>,
     /// Threads that were started, of how many: the system refused the others. `None`: all were.
     pub fewer_threads: Option<(usize, usize)>,

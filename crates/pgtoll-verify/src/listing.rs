@@ -48,7 +48,7 @@ pub(super) struct Position {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Listed {
     pub(super) fork: RelationFork,
-    /// Which of the fork's files, from 0.
+    /// The number of the fork's file, from 0.
     pub(super) segment: u32,
     pub(super) bytes: u64,
 }

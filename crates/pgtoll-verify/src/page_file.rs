@@ -55,7 +55,7 @@ pub enum PageFileError {
 }
 
 impl PageFileError {
-    /// What to do about it.
+    /// Returns advice, if there is any.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::NotAFile { .. } => "name a relation's file",

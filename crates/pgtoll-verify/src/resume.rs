@@ -68,7 +68,7 @@ pub enum ResumeError {
 }
 
 impl ResumeError {
-    /// What to do about it.
+    /// Returns advice, if there is any.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Read { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {

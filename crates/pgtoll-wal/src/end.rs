@@ -89,7 +89,7 @@ impl End {
         )
     }
 
-    /// What to do about it.
+    /// Returns advice, if there is any.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Damaged { .. } => {

@@ -77,7 +77,7 @@ fn listed(numbers: &[u32]) -> String {
 }
 
 impl WalReadError {
-    /// What to do about it.
+    /// Returns advice, if there is any.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::NoSegments { .. } => Some(

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 /// What is counted of a fork.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ForkTotals {
-    /// Of its records.
+    /// The amount of its records.
     pub amount: WalAmount,
     /// Its images.
     pub images: u64,

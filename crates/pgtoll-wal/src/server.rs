@@ -29,7 +29,7 @@ pub enum ServerError {
 }
 
 impl ServerError {
-    /// What to do about it.
+    /// Returns advice, if there is any.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Wire(error) => return error.hint(),

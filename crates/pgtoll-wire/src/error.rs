@@ -310,7 +310,7 @@ pub struct ErrorResponse {
     pub message: String,
     /// More about the problem.
     pub detail: Option<String>,
-    /// What to do about it.
+    /// Returns advice, if there is any.
     pub hint: Option<String>,
     /// The function of the server's source that reported it, which is never translated.
     pub routine: Option<String>,

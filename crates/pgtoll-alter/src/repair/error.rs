@@ -121,7 +121,7 @@ fn left(state: ClusterState, is_backup: bool) -> String {
 }
 
 impl RepairError {
-    /// What to do about it.
+    /// Returns advice, if there is any.
     pub fn hint(&self) -> Option<String> {
         let text = match self {
             Self::Datadir(error) => return error.hint(),

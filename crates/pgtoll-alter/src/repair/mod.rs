@@ -53,7 +53,7 @@ pub use running::{AskBlock, BlockAnswer, NotWritten, RunningTarget};
 /// A block that is to be repaired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamagedBlock {
-    /// Where.
+    /// The position.
     pub fork: RelationFork,
     /// The block's number in the fork.
     pub block: u32,

@@ -65,7 +65,7 @@ pub struct ThresholdError {
 }
 
 impl ThresholdError {
-    /// What to do about it.
+    /// Returns advice, if there is any.
     pub fn hint(&self) -> &str {
         &self.hint
     }

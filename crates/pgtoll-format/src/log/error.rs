@@ -52,7 +52,7 @@ impl LogError {
         }
     }
 
-    /// What to do about it.
+    /// Returns advice, if there is any.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Damaged { .. } => {

@@ -55,7 +55,7 @@ pub enum WalError {
     /// No record begins here: zeros, or a length that no record has.
     #[error("{at}: no record (length {length})")]
     NoRecord {
-        /// Where.
+        /// The position.
         at: Lsn,
         /// The length that stands there.
         length: u32,

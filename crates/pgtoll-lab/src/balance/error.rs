@@ -46,7 +46,7 @@ pub enum BalanceError {
 }
 
 impl BalanceError {
-    /// What to do about it.
+    /// Returns advice, if there is any.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Cluster(error) => error.hint(),

@@ -70,7 +70,7 @@ pub enum BridgeError {
 }
 
 impl BridgeError {
-    /// What to do about it.
+    /// Returns advice, if there is any.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Cluster(error) => return error.hint(),

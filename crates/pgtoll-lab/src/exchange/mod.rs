@@ -34,7 +34,7 @@ pub struct ExchangePlan {
     pub commits: Vec<SynchronousCommit>,
     /// How often each case is run.
     pub repetitions: u32,
-    /// Of the orders of cases.
+    /// The seed of the orders of cases.
     pub seed: u64,
 }
 

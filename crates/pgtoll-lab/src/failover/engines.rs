@@ -192,7 +192,7 @@ fn settings(engine: FailoverEngine, detector: FailoverDetector) -> BTreeMap<Stri
     values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// What a reader has to know.
+/// Notes for the reader.
 pub(super) fn notes(plan: &FailoverPlan) -> Vec<String> {
     let has = |engine| plan.engines.contains(&engine);
     let has_repmgr = has(FailoverEngine::Repmgr);

@@ -50,7 +50,7 @@ use self::volumes::skipped_faults;
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of the command")]
 pub struct FailoverPlan {
-    /// What happens to the primary.
+    /// The faults of the primary.
     pub faults: Vec<FailoverFault>,
     /// Who looks after the servers, each with servers of its own.
     pub engines: Vec<FailoverEngine>,

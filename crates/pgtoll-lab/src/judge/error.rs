@@ -69,7 +69,7 @@ pub enum JudgeError {
 }
 
 impl JudgeError {
-    /// What to do about it.
+    /// Returns advice, if there is any.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Wire(error) => return error.hint(),

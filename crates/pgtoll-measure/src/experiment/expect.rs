@@ -31,7 +31,7 @@ pub struct ExpectSpec {
     pub source: String,
     /// The published sentence, in a few words.
     pub claim: Option<String>,
-    /// Where it was published.
+    /// The address of the publication.
     #[schemars(regex(pattern = "^https?://"))]
     pub url: Option<String>,
     /// Why it may come out otherwise here; shown unless it holds.

@@ -20,7 +20,7 @@ pub struct Mistake {
     pub text: String,
     /// The faults.
     pub message: String,
-    /// What to do about it.
+    /// Returns advice, if there is any.
     pub hint: Option<String>,
 }
 

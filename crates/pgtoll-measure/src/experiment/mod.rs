@@ -67,7 +67,7 @@ pub struct Experiment {
     /// Its name.
     #[schemars(regex(pattern = NAME))]
     pub name: String,
-    /// What it answers.
+    /// Its answer.
     pub question: String,
     /// The arm that the others are compared with.
     pub baseline: String,
@@ -84,7 +84,7 @@ pub struct Experiment {
     /// Settings of every arm.
     #[serde(default)]
     pub settings: BTreeMap<String, String>,
-    /// What is compared.
+    /// The compared arms.
     #[schemars(length(min = 2, max = 8))]
     pub arms: Vec<ArmSpec>,
     /// The work; those that stand first get time first.
@@ -442,7 +442,7 @@ pub enum ExperimentError {
     Inconsistent {
         /// Which, and how.
         message: String,
-        /// What to do about it.
+        /// Returns advice, if there is any.
         hint: Option<String>,
     },
     /// A script is neither built in nor a file.
@@ -484,7 +484,7 @@ impl ExperimentError {
         Self::Inconsistent { message: message.into(), hint: None }
     }
 
-    /// What to do about it.
+    /// Returns advice, if there is any.
     pub fn hint(&self) -> Option<String> {
         let Self::Inconsistent { hint, .. } = self else { return None };
         hint.clone()

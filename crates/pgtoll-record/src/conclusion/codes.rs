@@ -20,7 +20,7 @@ macro_rules! finding_codes {
                 match self { $(Self::$code => $text,)+ }
             }
 
-            /// What it means, in a sentence.
+            /// Returns its meaning, in a sentence.
             pub const fn meaning(self) -> &'static str {
                 match self { $(Self::$code => concat!($($meaning),+),)+ }
             }

@@ -19,7 +19,7 @@ use serde_json::Value;
 pub trait PrintedRecord {
     /// Version of the record's form: its field `schema`.
     const SCHEMA: &'static str;
-    /// What messages call such a record.
+    /// The name of such a record in messages.
     const TITLE: &'static str;
 
     /// Judges the record's facts.
@@ -72,7 +72,7 @@ impl Status {
     }
 }
 
-/// What a record's facts come to.
+/// The conclusion from a record's facts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Conclusion {
     /// How the command ends: its exit status.

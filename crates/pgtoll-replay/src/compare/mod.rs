@@ -107,7 +107,7 @@ pub enum ComparisonError {
     /// A server cannot be asked.
     #[error("{action} on arm \"{arm}\"")]
     Server {
-        /// What was to be done.
+        /// The planned runs.
         action: String,
         /// The arm.
         arm: String,
@@ -124,7 +124,7 @@ fn server_error(action: &str, arm: &str) -> impl FnOnce(pgtoll_wire::Error) -> C
 }
 
 impl ComparisonError {
-    /// What to do about it.
+    /// Returns advice, if there is any.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Plan(_) => Some("pgtoll replay compare --help has examples".to_owned()),

@@ -57,7 +57,7 @@ pub(crate) enum Block {
     Table(Table),
     /// Names, each with a value in words.
     Facts(Vec<(String, String)>),
-    /// What to do, in this order.
+    /// The advice, in order.
     Steps(Vec<DocumentStep>),
     /// Text that keeps its lines.
     Code(Vec<String>),

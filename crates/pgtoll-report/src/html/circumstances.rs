@@ -216,7 +216,7 @@ fn machine(run: &Run, result: &RunResult) -> Vec<Fact> {
     ]
 }
 
-/// What a reader has to know.
+/// Notes for the reader.
 pub(crate) fn notes(result: &RunResult) -> Markup {
     html! {
         @if result.notes.is_empty() {

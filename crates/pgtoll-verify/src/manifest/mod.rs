@@ -20,7 +20,7 @@ pub(super) use parse::{Algorithm, ManifestError, ManifestFile};
 /// A file that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrongFile {
-    /// Where in the data directory.
+    /// The place in the data directory.
     pub path: String,
     /// The faults.
     pub defect: FileDefect,

@@ -83,7 +83,7 @@ pub enum PatrolError {
 }
 
 impl PatrolError {
-    /// What to do about it.
+    /// Returns advice, if there is any.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Read { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {

@@ -4,7 +4,7 @@ use pgtoll_record::VerifiedSource;
 
 use crate::found::Verified;
 
-/// What was looked at.
+/// The subject.
 pub(super) fn covered(verified: &Verified, source: &VerifiedSource) -> Vec<String> {
     let is_directory = source.form.is_none();
     let has_maps = is_directory && (source.checksums || !source.backup);

@@ -48,7 +48,7 @@ const KINDS: [WalKind; 256] = {
 /// Sums that can be taken from each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// Of all records.
+    /// The amount of all records.
     pub amount: WalAmount,
     /// Images by cause, in the order of [`ImageCause::ALL`].
     pub causes: [WalImages; 4],
@@ -170,11 +170,11 @@ impl Pieces {
 pub struct Cycle {
     /// Its redo point; of the first cycle where the WAL begins.
     pub from: Lsn,
-    /// What began it.
+    /// The event that began it.
     pub begin: CycleBegin,
     /// When its checkpoint began, in seconds since 1970; `None` where no record tells.
     pub began_s: Option<i64>,
-    /// Of its records.
+    /// The amount of its records.
     pub sums: Sums,
 }
 

@@ -47,7 +47,7 @@ pub struct Question {
     pub compressing: Compressing,
 }
 
-/// What came out.
+/// The result.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// By settings, in their order.
@@ -122,7 +122,7 @@ impl Answer {
 /// A redo point of the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RedoPoint {
-    /// Where.
+    /// The position.
     pub at: Lsn,
     /// When its checkpoint began, in microseconds since 1970, if it is known.
     pub time_us: Option<i64>,

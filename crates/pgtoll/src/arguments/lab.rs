@@ -359,7 +359,7 @@ pub(crate) struct LabFailoverArguments {
     /// PgBouncer), `none` (nobody promotes the standby).
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "repmgr", value_parser = failover_engines())]
     pub(crate) engine: Vec<FailoverEngine>,
-    /// What happens to the primary.
+    /// The faults of the primary.
     #[arg(long, value_name = "FAULT", value_delimiter = ',', default_value = "host-death", value_parser = failover_faults())]
     pub(crate) fault: Vec<FailoverFault>,
     /// The engine's times: `default`, `fast` (the shortest), `none` (no repmgrd: the floor).
