@@ -29,7 +29,7 @@ pub enum WriteError {
     Become {
         /// The owner.
         uid: u32,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A server runs, or somebody else works on it.
@@ -89,7 +89,7 @@ pub enum WriteError {
     Lock {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The cluster was not shut down cleanly.
@@ -129,7 +129,7 @@ pub enum WriteError {
     Read {
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A block cannot be read.
@@ -139,7 +139,7 @@ pub enum WriteError {
         path: PathBuf,
         /// The block's number in the file.
         block: u64,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A file cannot be written.
@@ -147,7 +147,7 @@ pub enum WriteError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The disk does not confirm a file.
@@ -155,7 +155,7 @@ pub enum WriteError {
     Sync {
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A file has a number that no block can reach.

@@ -150,7 +150,7 @@ pub enum ClusterError {
     Guard {
         /// What was asked of it.
         action: String,
-        /// What the system said.
+        /// The system's error.
         message: String,
     },
     /// A program ended with another status than 0.
@@ -176,7 +176,7 @@ pub enum ClusterError {
     /// A user's own command line could not be started, or its end not be awaited.
     #[error("run the command in /bin/sh")]
     UserCommand {
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A setting's name or value cannot stand in a configuration file.
@@ -194,7 +194,7 @@ pub enum ClusterError {
         action: &'static str,
         /// The position.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A data directory cannot be copied.
@@ -228,7 +228,7 @@ pub enum ClusterError {
         action: &'static str,
         /// The position.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A volume of our own could not be made or used.
@@ -236,7 +236,7 @@ pub enum ClusterError {
     Volume {
         /// What was tried, as a verb.
         action: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A server's processes could not be suspended or resumed.
@@ -244,7 +244,7 @@ pub enum ClusterError {
     Suspend {
         /// Its postmaster.
         pid: i32,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A process could not be held on some CPUs.
@@ -252,7 +252,7 @@ pub enum ClusterError {
     Pin {
         /// The process.
         pid: i32,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A connection to a server of ours failed.

@@ -36,7 +36,7 @@ pub enum AttachError {
     DataDirectoryUnreadable {
         /// The directory, as the server calls it.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: String,
     },
     /// A single-user server has no connections.

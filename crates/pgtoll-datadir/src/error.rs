@@ -13,7 +13,7 @@ pub enum DatadirError {
     Read {
         /// Its number or name.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The control file is none.

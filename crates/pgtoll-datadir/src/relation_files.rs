@@ -75,7 +75,7 @@ pub fn decimal(digits: &str) -> Option<u32> {
 pub struct RelationFile {
     /// Whose it is.
     pub relation: RelFileLocator,
-    /// What its name says.
+    /// The parts of its name.
     pub name: RelationFileName,
     /// Its place.
     pub path: PathBuf,
@@ -126,7 +126,7 @@ pub trait FileVisitor {
         entry: &DirEntry,
         found: &Metadata,
     );
-    /// What PostgreSQL did not put there.
+    /// Files of other programs.
     fn foreign(&mut self, path: PathBuf);
     /// What could not be looked at.
     fn unreadable(&mut self, path: PathBuf, error: io::Error);

@@ -133,7 +133,7 @@ pub enum DrillError {
     Read {
         /// Its number or name.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A file of the copy could not be written.
@@ -141,7 +141,7 @@ pub enum DrillError {
     Write {
         /// Its number or name.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The data directory cannot be read.

@@ -12,7 +12,7 @@ pub enum BtreePage<'a> {
     Node(Node<'a>),
 }
 
-/// What the first page says.
+/// The content of the first page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meta {
     /// The root's block; 0: there is none yet.

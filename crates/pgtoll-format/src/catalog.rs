@@ -108,7 +108,7 @@ const fn is_same(one: &str, other: &str) -> bool {
     at == one.len() && at == other.len()
 }
 
-/// Where a column stands in a row.
+/// The place of a column in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ColumnOffset {
     /// Bytes behind the row's header.
@@ -117,7 +117,7 @@ struct ColumnOffset {
     number: usize,
 }
 
-/// Where the columns of `pg_class` stand.
+/// The places of the columns of `pg_class`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ClassColumns {
     oid: ColumnOffset,
@@ -151,7 +151,7 @@ impl ClassColumns {
     }
 }
 
-/// Where the columns of `pg_database` stand.
+/// The places of the columns of `pg_database`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct DatabaseColumns {
     oid: ColumnOffset,
@@ -267,7 +267,7 @@ const NAMED: [Column; 2] = [("oid", Type::Oid), ("name", Type::Name)];
 const NAMED_OID: ColumnOffset = column_offset(&NAMED, "oid");
 const NAMED_NAME: ColumnOffset = column_offset(&NAMED, "name");
 
-/// Where the columns of `pg_index` stand.
+/// The places of the columns of `pg_index`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct IndexColumns {
     indexrelid: ColumnOffset,
@@ -463,7 +463,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// What a relation is (`relkind`).
+/// The kind of a relation (`relkind`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RelationKind {
     /// A table.

@@ -130,7 +130,7 @@ pub fn wal_compression(value: &str) -> Option<Option<Compression>> {
     )
 }
 
-/// What a line says, if anything; the token that does not fit.
+/// Parses a line; the error is the token that does not fit.
 fn entry(line: &str) -> Result<Option<Entry>, String> {
     let mut tokens = Tokens { rest: line };
     let name = match tokens.next() {

@@ -10,7 +10,7 @@ use crate::version::{ControlFacts, MAJORS};
 /// Bytes of the file; what is behind the CRC is zero (`PG_CONTROL_FILE_SIZE`).
 pub const CONTROL_FILE_BYTES: usize = 8192;
 
-/// What the control file says (`ControlFileData`). Times are seconds since 1970.
+/// The content of the control file (`ControlFileData`). Times are seconds since 1970.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "they are PostgreSQL's own settings")]
 pub struct ControlFile {
@@ -26,7 +26,7 @@ pub struct ControlFile {
     pub updated: i64,
     /// The start of the last checkpoint's record.
     pub checkpoint: Lsn,
-    /// What that record says.
+    /// The content of that record.
     pub last_checkpoint: Checkpoint,
     /// The counter that stands in for positions of WAL on pages of unlogged relations.
     pub unlogged_lsn: Lsn,
@@ -34,7 +34,7 @@ pub struct ControlFile {
     pub minimum_recovery_end: Lsn,
     /// The timeline of that position.
     pub minimum_recovery_timeline: u32,
-    /// Where the backup began that is being recovered; 0/0: none.
+    /// The start of the backup that is being recovered; 0/0: none.
     pub backup_start: Lsn,
     /// Its end; 0/0: none, or the WAL will tell.
     pub backup_end: Lsn,
@@ -56,7 +56,7 @@ pub struct ControlFile {
     pub max_locks_per_transaction: u32,
     /// The server's `track_commit_timestamp`.
     pub track_commit_timestamp: bool,
-    /// What rows are aligned to at most, in bytes.
+    /// The largest alignment of rows, in bytes.
     pub alignment_max: u32,
     /// A constant, 1234567, as the machine that made the cluster stores it.
     pub float_format: f64,
@@ -87,7 +87,7 @@ pub struct ControlFile {
     pub char_is_signed: Option<bool>,
 }
 
-/// What a checkpoint's record says (`CheckPoint`).
+/// The content of a checkpoint's record (`CheckPoint`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
     /// The start of recovery.
@@ -106,7 +106,7 @@ pub struct Checkpoint {
     pub next_oid: u32,
     /// The next multixact.
     pub next_multixact: u32,
-    /// Where the next multixact's members will stand.
+    /// The place of the next multixact's members.
     pub next_multixact_offset: u64,
     /// The oldest transaction that rows may still be of.
     pub oldest_xid: u32,
@@ -338,9 +338,9 @@ impl ControlFile {
     }
 }
 
-/// Where the format's number stands, in every version.
+/// The offset of the format's number, in every version.
 const VERSION_AT: usize = 8;
-/// Where the state stands, in every version, and that of a server that runs.
+/// The offset of the state, in every version, and the value of a running server.
 const STATE_AT: usize = 16;
 const IN_PRODUCTION: u32 = 6;
 
@@ -359,13 +359,13 @@ fn facts(version: u32) -> Result<&'static ControlFacts, ControlError> {
 struct Fields<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Where the time of the last change stands.
+    /// The offset of the time of the last change.
     updated_at: usize,
-    /// Where the present version of checksums stands.
+    /// The offset of the present version of checksums.
     checksums_at: usize,
-    /// Where the copy of the last checkpoint stands.
+    /// The range of the copy of the last checkpoint.
     checkpoint_at: Range<usize>,
-    /// Where it stands how far recovery has to get.
+    /// The range of the minimum recovery point.
     recovery_at: Range<usize>,
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bytes::u32_at;
 
-/// What an incremental file begins with.
+/// The header of an incremental file.
 ///
 /// ```
 /// use pgtoll_format::IncrementalHeader;

@@ -18,7 +18,7 @@ pub const PAGE_CHECKSUM: Range<usize> = 8..10;
 /// A page's header (`PageHeaderData`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageHeader {
-    /// Where the record of WAL ends that changed the page last.
+    /// The end of the WAL record that changed the page last.
     pub lsn: Lsn,
     /// The checksum; without checksums whatever was there.
     pub checksum: u16,
@@ -28,7 +28,7 @@ pub struct PageHeader {
     pub lower: u16,
     /// The end of free space; 0 in a page that was never used.
     pub upper: u16,
-    /// Where the part begins that an index's access method keeps to itself.
+    /// The start of the special space, which belongs to an index's access method.
     pub special: u16,
     /// Bytes of the page and the version of its layout, in one number.
     pub size_and_layout: u16,
@@ -86,7 +86,7 @@ const KNOWN_FLAGS: u16 = 0x0007;
 /// `MAXIMUM_ALIGNOF` of all machines that pgtoll runs on.
 const ALIGNMENT: u16 = 8;
 
-/// What a server says of a page that it reads from a file (`PageIsVerified`).
+/// A server's verdict on a page that it reads from a file (`PageIsVerified`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It takes it.
@@ -103,9 +103,9 @@ pub enum Verdict {
 pub enum Fault {
     /// The checksum that the page has is not that of its bytes.
     Checksum {
-        /// What the page has; 0 is never right.
+        /// The checksum on the page; 0 is never right.
         stored: u16,
-        /// What it should have.
+        /// The computed checksum.
         computed: u16,
         /// The header could be one; if not, the page is no page at all.
         header_is_plausible: bool,
@@ -138,18 +138,18 @@ pub fn verdict(page: &[u8], computed: Option<u16>) -> Verdict {
     }
 }
 
-/// Where an item of a page stands (`ItemIdData`).
+/// The place of an item on a page (`ItemIdData`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinePointer {
     /// The start of the item; of a redirection the number of the line pointer that is meant.
     pub offset: u16,
     /// Bytes of the item.
     pub bytes: u16,
-    /// What it points to.
+    /// The state of the item.
     pub state: LinePointerState,
 }
 
-/// What a line pointer points to.
+/// The state of the item that a line pointer points to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinePointerState {
     /// Nothing.

@@ -21,7 +21,7 @@ pub struct PageDifference {
     pub hints: Vec<usize>,
     /// The part that an access method keeps to itself differs.
     pub special: bool,
-    /// What lies in no item and in no header differs: it has no meaning, but for maps.
+    /// Bytes outside of items and header differ: they have a meaning in maps only.
     pub elsewhere: bool,
 }
 
@@ -62,7 +62,7 @@ impl HeaderField {
     }
 }
 
-/// Where each field stands.
+/// The range of each field.
 const FIELDS: [(HeaderField, std::ops::Range<usize>); 8] = [
     (HeaderField::Lsn, 0..8),
     (HeaderField::Checksum, PAGE_CHECKSUM),
@@ -160,7 +160,7 @@ fn only_hints(a: Option<&[u8]>, b: Option<&[u8]>) -> bool {
         && (of_a ^ of_b) & !HINTS == 0
 }
 
-/// Where a row has `t_infomask`.
+/// The offset of `t_infomask` in a row.
 const INFOMASK: usize = 20;
 /// `HEAP_XMIN_COMMITTED`, `HEAP_XMIN_INVALID`, `HEAP_XMAX_COMMITTED`, `HEAP_XMAX_INVALID`.
 const HINTS: u16 = 0x0F00;

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::bytes::{u16_at, u32_at};
 use crate::page::{PageHeader, line_pointers};
 
-/// What a page is of.
+/// The kind of relation that a page belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PageKind {
     /// Never used.

@@ -94,10 +94,10 @@ pub fn decompress(source: &[u8], length: usize) -> Option<Vec<u8>> {
     (output.len() == length).then_some(output)
 }
 
-/// What is written: after each control byte eight items, whose bits say which are references.
+/// The output: after each control byte eight items, whose bits mark references.
 struct Output {
     bytes: Vec<u8>,
-    /// Where the control byte stands.
+    /// The place of the control byte.
     control: usize,
     /// The next item's bit; 0 before the first item.
     bit: u8,
@@ -181,7 +181,7 @@ impl<'a> History<'a> {
         }
     }
 
-    /// Of the first four bytes, taken as C's `char`, which is signed on x86.
+    /// Hashes the first four bytes, taken as C's `char`, which is signed on x86.
     fn hash(&self, place: usize) -> u16 {
         let byte = |index: usize| i32::from(self.source[place + index].cast_signed());
         let hash = if self.source.len() - place < 4 {

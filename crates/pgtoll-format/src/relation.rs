@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Which relation (`RelFileLocator`): where its files are and what number they have.
+/// A relation (`RelFileLocator`): the place and number of its files.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -25,15 +25,15 @@ pub struct RelFileLocator {
 pub struct RelationFork {
     /// The relation.
     pub relation: RelFileLocator,
-    /// Which of its forks.
+    /// The number of its fork.
     #[serde(rename = "fork")]
     pub number: ForkNumber,
 }
 
-/// Which block of a fork (`BlockNumber`), from 0.
+/// A block of a fork (`BlockNumber`), from 0.
 pub type BlockNumber = u32;
 
-/// Which of a relation's files (`ForkNumber`). PostgreSQL has four; damaged WAL may name others.
+/// A fork of a relation (`ForkNumber`). PostgreSQL has four; damaged WAL may name others.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -47,7 +47,7 @@ impl ForkNumber {
     pub const FSM: Self = Self(1);
     /// The visibility map (`VISIBILITYMAP_FORKNUM`).
     pub const VM: Self = Self(2);
-    /// What an unlogged relation begins with after a crash (`INIT_FORKNUM`).
+    /// The fork that an unlogged relation is reset to after a crash (`INIT_FORKNUM`).
     pub const INIT: Self = Self(3);
     /// All that PostgreSQL has, in their numbers' order.
     pub const ALL: [Self; 4] = [Self::MAIN, Self::FSM, Self::VM, Self::INIT];
@@ -68,7 +68,7 @@ impl ForkNumber {
         Self::from_name(suffix).filter(|fork| *fork != Self::MAIN)
     }
 
-    /// What a file's name has behind an underscore; `None` of the main fork.
+    /// Returns the suffix of a file's name behind an underscore; `None` for the main fork.
     pub fn suffix(self) -> Option<&'static str> {
         (self != Self::MAIN).then(|| self.name().unwrap_or("?"))
     }

@@ -40,7 +40,7 @@ impl ServerVersion {
         self.major < major
     }
 
-    /// What pgtoll knows of this major version.
+    /// Returns the facts about this major version.
     pub fn facts(&self) -> Result<&'static MajorFacts, UnsupportedMajor> {
         facts_of_major(self.major).ok_or(UnsupportedMajor { major: self.major })
     }
@@ -128,7 +128,7 @@ fn oldest() -> u32 {
     MAJORS[MAJORS.len() - 1].major
 }
 
-/// What differs between major versions, as far as pgtoll has to know it.
+/// The differences between major versions that pgtoll needs.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each says that a server has something")]
 pub struct MajorFacts {
@@ -165,7 +165,7 @@ pub struct MajorFacts {
     /// Settings that keep the number of I/O workers constant where it changes with the load: as many
     /// as 18 has by default. Source: `guc_parameters.dat` of 19.
     pub constant_io_workers: &'static [(&'static str, &'static str)],
-    /// Where the number of data blocks written stands.
+    /// The view that counts written data blocks.
     pub blocks_written: BlocksWritten,
     /// How its server sums pages.
     pub summing: PageSumming,
@@ -229,7 +229,7 @@ pub struct WalFacts {
     pub image_applies: u8,
     /// The image's flags for the kinds of compression; 0: there is no such kind.
     pub image_compressions: ImageCompressions,
-    /// Where a checkpoint's record holds the time of its beginning (`CheckPoint.time`).
+    /// The offset of the start time in a checkpoint's record (`CheckPoint.time`).
     pub checkpoint_time_at: usize,
     /// Bytes of a checkpoint's data (`sizeof(CheckPoint)`).
     pub checkpoint_bytes: u32,
@@ -249,7 +249,7 @@ pub struct WalFacts {
     pub checkpoint_completion_target: f64,
 }
 
-/// What differs between the control files of major versions. Source: `pg_control.h` of each.
+/// The differences between the control files of major versions. Source: `pg_control.h` of each.
 #[derive(Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each says that a field is there")]
 pub struct ControlFacts {
@@ -351,7 +351,7 @@ const fn wal_until_14(major: u32, magic: u16) -> WalFacts {
     WalFacts { image_applies: 0x04, image_compressions: UNTIL_14, ..wal_since_15(major, magic) }
 }
 
-/// Which view counts the data blocks that were written to relation files.
+/// The view that counts data blocks written to relation files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlocksWritten {
     /// `pg_stat_io.write_bytes` of relations, over the block size (18 and later).

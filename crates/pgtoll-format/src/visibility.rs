@@ -16,7 +16,7 @@ pub fn is_all_visible(page: &[u8]) -> bool {
     u16_at(page, FLAGS_AT).is_some_and(|flags| flags & PD_ALL_VISIBLE != 0)
 }
 
-/// What the rows of a table's page show without a look at `pg_xact`.
+/// The visibility of a table page's rows without a look at `pg_xact`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RowVisibility {
     /// A line pointer is dead, or a row has a transaction that freezing would have removed.
@@ -73,7 +73,7 @@ impl RowVisibility {
     }
 }
 
-/// Where the header holds the flags (`pd_flags`).
+/// The offset of the flags in the header (`pd_flags`).
 const FLAGS_AT: usize = 10;
 const PD_ALL_VISIBLE: u16 = 0x0004;
 const INFOMASK_AT: usize = 20;

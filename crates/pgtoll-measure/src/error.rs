@@ -182,7 +182,7 @@ pub enum BenchError {
     Record {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A file of a cluster could not be read.
@@ -190,7 +190,7 @@ pub enum BenchError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }

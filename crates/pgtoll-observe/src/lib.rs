@@ -53,7 +53,7 @@ pub enum ObserveError {
     Process {
         /// Its pid.
         pid: i32,
-        /// What the system said.
+        /// The system's error.
         source: ProcError,
     },
     /// A file of /proc could not be read.
@@ -61,7 +61,7 @@ pub enum ObserveError {
     Proc {
         /// Which.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: ProcError,
     },
     /// A system call failed.
@@ -69,7 +69,7 @@ pub enum ObserveError {
     System {
         /// Which.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: nix::errno::Errno,
     },
     /// The server did not answer.

@@ -260,7 +260,7 @@ pub struct WatchSource {
     pub name: String,
     /// It was read.
     pub available: bool,
-    /// What it says.
+    /// The claim.
     pub gives: String,
     /// What makes it available: a line of SQL.
     #[serde(default, skip_serializing_if = "Option::is_none")]

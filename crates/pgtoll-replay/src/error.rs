@@ -19,7 +19,7 @@ pub enum ReplayError {
     Read {
         /// The file.
         name: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A file is empty.
@@ -97,7 +97,7 @@ pub enum ReplayError {
     Thread {
         /// The session's number, from 1.
         session: u64,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }

@@ -15,7 +15,7 @@ pub enum RollingError {
     ReadNodes {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Other users could put commands into the file of nodes.
@@ -43,7 +43,7 @@ pub enum RollingError {
         verb: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// An earlier run has not ended.

@@ -26,7 +26,7 @@ pub enum Defect {
     Invalid {
         /// Why.
         fault: Fault,
-        /// Where the record ends that changed it last, as the page says.
+        /// The page's LSN: the end of the record that changed it last.
         lsn: Lsn,
     },
     /// A server that reads the page refuses it; the server may have written it while the backup
@@ -34,7 +34,7 @@ pub enum Defect {
     MayBeTorn {
         /// The faults.
         fault: Fault,
-        /// Where the record ends that changed it last, as the page says.
+        /// The page's LSN: the end of the record that changed it last.
         lsn: Lsn,
     },
     /// The file of an incremental backup is not as any is, and cannot be restored from.
@@ -50,7 +50,7 @@ pub enum Defect {
     MapStale {
         /// How many blocks, this one and those behind it.
         blocks: u32,
-        /// What it says.
+        /// The claim.
         claim: StaleClaim,
         /// Neither page was changed since this place of WAL, up to which all had been written; `None`:
         /// the server was stopped in good order, or the map contradicts itself.
@@ -69,7 +69,7 @@ pub enum Defect {
     Unreadable {
         /// How many blocks, this one and those behind it.
         blocks: u32,
-        /// What the system said.
+        /// The system's error.
         error: String,
     },
     /// The file became shorter while it was read.
@@ -80,14 +80,14 @@ pub enum Defect {
     Unsettled {
         /// The faults of the page.
         fault: Fault,
-        /// Where the record ends that changed it last, as the page says.
+        /// The page's LSN: the end of the record that changed it last.
         lsn: Lsn,
         /// Why it is unknown.
         why: Unsettled,
     },
 }
 
-/// What a visibility map wrongly says of a block.
+/// A wrong claim of a visibility map about a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StaleClaim {
@@ -152,21 +152,21 @@ pub enum LayoutDefect {
 pub enum Evidence {
     /// WAL changed the page later than the page says: the write was lost, or an old copy put back.
     Stale {
-        /// What the page says.
+        /// The LSN on the page.
         lsn: Lsn,
-        /// Where the record ends that changed it.
+        /// The end of the record that changed it.
         wal: Lsn,
     },
     /// The page is zero, though WAL changed it.
     ZeroButLogged {
-        /// Where the last record ends that did.
+        /// The end of the last record that did.
         wal: Lsn,
     },
     /// The file ends here, though WAL changed blocks behind.
     MissingButLogged {
         /// The last one of them.
         last: u32,
-        /// Where the last record ends that changed that one.
+        /// The end of the last record that changed that one.
         wal: Lsn,
     },
     /// The page of a B-tree is zero, though another one leads to it.
@@ -247,7 +247,7 @@ impl fmt::Display for Unsettled {
 pub struct DefectCounts {
     /// Pages that a server refuses.
     pub failures: u64,
-    /// What a server would not notice.
+    /// Suspicions: findings that no server would report.
     pub suspicions: u64,
     /// Blocks that could not be read.
     pub unverified: u64,

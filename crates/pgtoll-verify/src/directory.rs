@@ -56,14 +56,14 @@ pub fn verify_again(
     Ok(scan.run(disk, Some(journal), progress))
 }
 
-/// What is read, and what is known of it.
+/// The verification of a data directory.
 pub(crate) struct DirectoryVerification<'a> {
     data: &'a DataDirectory,
     settings: &'a VerifySettings,
     pub(crate) files: Listing,
-    /// What an incremental backup has instead of files.
+    /// The incremental files of an incremental backup.
     incremental: Vec<IncrementalFile>,
-    /// Of all that stands there.
+    /// A fingerprint of the whole list.
     fingerprint: u64,
     /// What is read of them; what was read before its begin is in `verified`.
     part: Range<Position>,
@@ -187,7 +187,7 @@ impl<'a> DirectoryVerification<'a> {
     }
 }
 
-/// Where findings go.
+/// The sink for findings.
 pub(crate) type Take<'a> = &'a mut dyn FnMut(&mut Verified, BlockFinding);
 
 /// Puts together what the threads send, in the order of the list.
@@ -196,7 +196,7 @@ struct Collector<'a> {
     /// All before this is in `verified`.
     to: Position,
     next: u64,
-    /// What is behind something that is still being read.
+    /// Portions behind one that is still being read.
     waiting: BTreeMap<u64, Portion>,
     journal: Option<&'a mut ResumeJournal>,
     take: Take<'a>,
@@ -251,7 +251,7 @@ impl<'a> Collector<'a> {
     }
 }
 
-/// What a thread takes at once of small files, unless it may read them slowly only.
+/// The small files that a thread takes at once, unless the rate is limited.
 const UNIT_FILES: usize = 512;
 
 #[cfg(test)]

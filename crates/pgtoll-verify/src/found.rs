@@ -17,7 +17,7 @@ use crate::manifest::{ManifestCompared, WrongFile};
 use crate::maps::Unmapped;
 use crate::zeros::ZeroPages;
 
-/// What was read, and what is wrong with it.
+/// The pages that were read, and their findings.
 #[derive(Debug, Default)]
 pub struct Verified {
     /// Files of relations that were read, or are empty.
@@ -36,9 +36,9 @@ pub struct Verified {
     /// Pages of a base backup that are wrong, and that its own WAL replaces when it is recovered:
     /// they are no findings.
     pub healed_by_replay: u64,
-    /// What PostgreSQL did not put there.
+    /// Files of other programs.
     pub foreign: Vec<PathBuf>,
-    /// What could not be looked into.
+    /// Files and directories that could not be read.
     pub unlisted: Vec<(PathBuf, io::Error)>,
     /// What looked damaged while a server wrote it.
     pub running: RunningCounts,

@@ -65,9 +65,9 @@ impl From<&RelationFile> for Listed {
 pub(super) struct Beside {
     /// Files of temporary relations.
     pub(super) temporary: u64,
-    /// What PostgreSQL did not put there.
+    /// Files of other programs.
     pub(super) foreign: Vec<PathBuf>,
-    /// What could not be looked into.
+    /// Files and directories that could not be read.
     pub(super) unlisted: Vec<(PathBuf, io::Error)>,
     /// Of every file's name, length and time of change: it is another one when one of them is.
     pub(super) fingerprint: u64,

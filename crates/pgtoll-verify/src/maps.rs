@@ -64,7 +64,7 @@ impl MapRule {
     }
 }
 
-/// What a sound page of a map says of a block.
+/// The bits of a sound map page for a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MapBits {
     /// 1: all visible; 2: all frozen.
@@ -75,7 +75,7 @@ pub(crate) struct MapBits {
     pub(crate) is_empty: bool,
 }
 
-/// What a page and its map say together.
+/// The comparison of a page with its map.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Compared {
     /// The faults.

@@ -2,7 +2,7 @@
 
 use pgtoll_format::{Verdict, verdict};
 
-/// What a server says of a page at this block of its fork, whose cluster has checksums or not.
+/// Returns a server's verdict on a page at this block of its fork, with or without checksums.
 pub fn page_verdict(page: &[u8], block: u32, has_checksums: bool) -> Verdict {
     // A page that was never used has no checksum.
     let is_page = pgtoll_checksum::is_page(page.len());

@@ -40,7 +40,7 @@ pub enum ResumeError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// It could not be written.
@@ -48,7 +48,7 @@ pub enum ResumeError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// It is something else, or of another version.
@@ -62,7 +62,7 @@ pub enum ResumeError {
     Other {
         /// The file.
         path: PathBuf,
-        /// Of what.
+        /// The name of its subject.
         of: &'static str,
     },
 }
@@ -101,7 +101,7 @@ struct Content<F = Vec<BlockFinding>, Z = ZeroPages, U = Unmapped> {
     unmapped: U,
 }
 
-/// What is verified, as it was when it began.
+/// The subject at the start of the verification.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Subject {
     system_identifier: u64,
@@ -111,7 +111,7 @@ struct Subject {
     backup_start: Option<Lsn>,
     /// Names, lengths and times of change of all files of relations.
     fingerprint: u64,
-    /// Of those that are read.
+    /// The number of files that are read.
     files: usize,
     bytes: u64,
 }
@@ -140,7 +140,7 @@ impl ResumeJournal {
         self.found.as_ref().map_or(0, |content| content.pages.bytes)
     }
 
-    /// What could not be written meanwhile.
+    /// Returns the error of the last write, if it failed.
     pub fn error(&self) -> Option<&io::Error> {
         self.error.as_ref()
     }

@@ -5,7 +5,7 @@ use pgtoll_format::catalog::{Persistence, RelationKind};
 use pgtoll_format::{ForkNumber, RelationFork};
 use pgtoll_record::Severity;
 
-/// What damage to a fork of the relation `name` means. `names` are those of the whole cluster, which
+/// Returns the severity of damage to a fork of the relation `name`. `names` are those of the whole cluster, which
 /// has no relation for a leftover file; `None`: they may be incomplete.
 pub(crate) fn severity(
     fork: RelationFork,

@@ -208,7 +208,7 @@ pub(super) fn read_all(file: &dyn ReadAt, buffer: &mut [u8], at: u64) -> io::Res
     Ok(taken)
 }
 
-/// What is read by one call: it stays in a core's own cache until it was judged.
+/// The bytes that one call reads: they stay in a core's own cache until they are judged.
 pub(super) const READ_BYTES: usize = 256 << 10;
 /// Less is copied sooner than mapped.
 const MAPPED_BYTES_MIN: u64 = 64 << 10;

@@ -66,7 +66,7 @@ pub type ReportProgress<'a> = &'a mut dyn FnMut(&str, VerifyProgress) -> Control
 /// A verification that came to its end, or was interrupted.
 #[derive(Debug)]
 pub struct FinishedVerification {
-    /// What was read, and what is wrong with it.
+    /// The pages that were read, and their findings.
     pub verified: Verified,
     /// Names of relations; `None`: they were not read.
     pub names: Option<Names>,

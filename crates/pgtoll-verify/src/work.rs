@@ -22,7 +22,7 @@ use crate::zeros::ZeroPages;
 use pgtoll_datadir::DataDirectory;
 use pgtoll_system::AlignedBuffer;
 
-/// What the threads share.
+/// The state that the threads share.
 pub(super) struct Work<'a> {
     disk: &'a dyn Storage,
     files: &'a Listing,
@@ -36,7 +36,7 @@ pub(super) struct Work<'a> {
     pace: Pace,
 }
 
-/// What holds in this data directory.
+/// The rules of this data directory.
 #[derive(Clone, Copy, Debug)]
 struct Rules {
     block_bytes: usize,
@@ -44,7 +44,7 @@ struct Rules {
     has_checksums: bool,
     /// No page was changed last by WAL behind this.
     wal_end: Option<Lsn>,
-    /// What contradicts itself is wrong.
+    /// Contradictions are failures: the server was shut down cleanly.
     is_consistent: bool,
     /// When tables' pages and their maps may be compared.
     maps: MapRule,
@@ -52,7 +52,7 @@ struct Rules {
     rows: bool,
 }
 
-/// What one thread reads before it asks for more: a piece of a file, or small files.
+/// The work that one thread takes at once: a piece of a file, or small files.
 #[derive(Clone, Copy, Debug)]
 struct Unit {
     /// Counted from 0.
@@ -61,7 +61,7 @@ struct Unit {
     to: Position,
 }
 
-/// What a thread found in a unit.
+/// The findings of a thread in a unit.
 #[derive(Debug, Default)]
 pub(super) struct Portion {
     /// The unit's number.
@@ -123,7 +123,7 @@ impl<'a> Work<'a> {
         self.pace.stop();
     }
 
-    /// What reads one unit after the other, for one thread.
+    /// Returns a reader of units, for one thread.
     pub(super) fn reader(&self) -> Reader<'_> {
         Reader::new(self)
     }
@@ -174,7 +174,7 @@ impl<'a> Work<'a> {
     }
 }
 
-/// What a thread keeps: the file that it reads, and what it reads into.
+/// The state of a thread: the file that it reads, and its buffer.
 pub(super) struct Reader<'a> {
     work: &'a Work<'a>,
     kernel: &'static Kernel,
@@ -285,7 +285,7 @@ impl<'a> Reader<'a> {
         !self.portion.is_cut
     }
 
-    /// What can be read beside a block that cannot.
+    /// Reads the blocks beside an unreadable one.
     fn block_by_block(&mut self, file: &dyn ReadAt, buffer: &mut [u8], at: u64) {
         let block_bytes = self.work.rules.block_bytes;
         let mut at = at;
@@ -447,5 +447,5 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What one thread reads before it asks for more.
+/// The bytes that one thread takes at once.
 const UNIT_BYTES: u64 = 16 << 20;

@@ -53,7 +53,7 @@ impl Reach {
     }
 }
 
-/// What was noted of main forks.
+/// Zero pages of main forks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ZeroPages {
     /// In the order of relations and blocks, once all portions are put together.

@@ -137,7 +137,7 @@ impl Collect for BlockChains {
         self.fill(added);
     }
 
-    /// What was before may have been changed by what was not read.
+    /// A gap: unread WAL may have changed earlier blocks.
     fn gap(&mut self, _: Lsn, _: Lsn) {
         for chain in self.blocks.values_mut().flat_map(BTreeMap::values_mut) {
             chain.clear();

@@ -25,20 +25,20 @@ pub enum End {
     Interrupted,
     /// Its own end: behind the last record nothing follows.
     Own(WalError),
-    /// What follows cannot be read, though the WAL goes on after it.
+    /// The next part is damaged, and the WAL continues behind it.
     Damaged {
         /// The file.
         path: PathBuf,
         /// The faults, and where.
         error: WalError,
-        /// Where it goes on.
+        /// The position at which it continues.
         goes_on: Lsn,
     },
     /// A segment is missing, and there are later ones.
     Missing {
-        /// Where it should begin.
+        /// The requested start.
         at: Lsn,
-        /// What it should be called.
+        /// The name that it should have.
         name: String,
         /// How many are missing, with those that follow it.
         count: u64,
@@ -56,13 +56,13 @@ pub enum End {
         path: PathBuf,
         /// The segment.
         at: Lsn,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl End {
-    /// Where; `None` where all was read, or nobody can tell.
+    /// Returns the position; `None` if all was read, or it is unknown.
     pub fn at(&self) -> Option<Lsn> {
         match self {
             Self::Complete | Self::Interrupted => None,

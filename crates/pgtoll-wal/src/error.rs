@@ -15,7 +15,7 @@ pub enum WalReadError {
     /// There is no segment.
     #[error("{} holds no WAL segment", path.display())]
     NoSegments {
-        /// Where one was looked for.
+        /// The place that was searched.
         path: PathBuf,
     },
     /// A file or directory could not be read.
@@ -23,7 +23,7 @@ pub enum WalReadError {
     Read {
         /// Its number or name.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// There is no segment of the timeline.
@@ -37,15 +37,15 @@ pub enum WalReadError {
     /// The WAL has nothing so late.
     #[error("no commit or checkpoint at {from} or later")]
     NothingSince {
-        /// What was asked for.
+        /// The request.
         from: WalBound,
     },
     /// Nothing lies between the two.
     #[error("no WAL from {from} to {to}: the one is not before the other")]
     EmptyRange {
-        /// Where it should begin.
+        /// The requested start.
         from: WalBound,
-        /// Where it should end.
+        /// The requested end.
         to: WalBound,
     },
     /// The segments are of another part of the WAL.

@@ -81,7 +81,7 @@ impl Archive {
         Ok(archive)
     }
 
-    /// What is left out, a sentence for each timeline.
+    /// Returns a sentence for each timeline that is left out.
     pub fn notes(&self) -> Vec<String> {
         let of_timeline = |(timeline, count): (&u32, &usize)| {
             let segments = if *count == 1 { "segment" } else { "segments" };
@@ -94,7 +94,7 @@ impl Archive {
     }
 }
 
-/// Which of two files of one place is taken.
+/// Returns the rank of a file among those of one place.
 fn rank(file: &SegmentFile) -> (u32, bool, std::cmp::Reverse<Packing>) {
     (file.name.timeline, !file.name.is_partial, std::cmp::Reverse(file.packing))
 }

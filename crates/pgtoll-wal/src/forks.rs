@@ -4,7 +4,7 @@ use pgtoll_format::RelationFork;
 use pgtoll_record::WalAmount;
 use rustc_hash::FxHashMap;
 
-/// What is counted of a fork.
+/// The counts of a fork.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ForkTotals {
     /// The amount of its records.

@@ -51,7 +51,7 @@ impl Packing {
         }
     }
 
-    /// What is packed, decompressed while it is read.
+    /// Opens a file and decompresses it while it is read.
     pub fn open<'a>(
         self,
         mut packed: Box<dyn Read + Send + 'a>,

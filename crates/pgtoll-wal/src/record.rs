@@ -18,12 +18,12 @@ use crate::recorded_name::recorded_name;
 use crate::scan::{Contents, WalSummary};
 use crate::statistics::WalStatistics;
 
-/// What relations are called, as far as it is known.
+/// The known names of relations.
 #[derive(Debug, Default)]
 pub struct RelationNames {
     /// The names.
     pub names: Names,
-    /// Where they come from; `None`: there are none.
+    /// Their source; `None`: no names.
     pub by: Option<String>,
     /// Why some are missing.
     pub notes: Vec<String>,

@@ -21,7 +21,7 @@ pub struct NamingRecord {
     pub record_type: RecordType,
 }
 
-/// What a stretch of WAL says of a block.
+/// The history of a block in a stretch of WAL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlockHistory {
     /// The last record that names it.
@@ -71,7 +71,7 @@ impl BlockHistory {
 pub enum WalLimit {
     /// The checkpoint of a shutdown, whose record begins here.
     Shutdown(Lsn),
-    /// Where the next record of a running server would have begun (`pg_current_wal_insert_lsn()`).
+    /// The insert position of a running server (`pg_current_wal_insert_lsn()`).
     Insert(Lsn),
 }
 
@@ -118,7 +118,7 @@ pub struct BlockReferences {
 }
 
 impl BlockReferences {
-    /// Of these blocks, in the WAL up to this place.
+    /// Collects the changes of these blocks in the WAL up to this place.
     pub fn new(
         blocks: impl IntoIterator<Item = (RelationFork, BlockNumber)>,
         limit: WalLimit,
@@ -133,7 +133,7 @@ impl BlockReferences {
         Self { blocks: wanted, limit, is_reached: false, first, minimal, checkpoints }
     }
 
-    /// What the WAL says of a block; `None`: it was not asked for.
+    /// Returns the history of a block; `None`: it was not requested.
     pub fn history(&self, fork: RelationFork, block: BlockNumber) -> Option<BlockHistory> {
         self.blocks.get(&fork)?.get(&block).cloned()
     }
@@ -222,7 +222,7 @@ impl Collect for BlockReferences {
         self.checkpoints.extend(later.checkpoints);
     }
 
-    /// What was before may have been changed by what was not read.
+    /// A gap: unread WAL may have changed earlier blocks.
     fn gap(&mut self, _: Lsn, _: Lsn) {
         for history in self.blocks.values_mut().flat_map(BTreeMap::values_mut) {
             *history = BlockHistory::default();

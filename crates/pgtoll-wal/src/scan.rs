@@ -44,9 +44,9 @@ pub struct WalSummary<C> {
     pub segments: usize,
     /// For how long it was streamed from a server.
     pub streamed: Option<Duration>,
-    /// What lies within it and was not read, in the order of the WAL.
+    /// The unread gaps within it, in the order of the WAL.
     pub gaps: Vec<Gap>,
-    /// What was collected.
+    /// The result of the collector.
     pub collected: C,
 }
 
@@ -84,7 +84,7 @@ impl<C> WalSummary<C> {
     }
 }
 
-/// What WAL consists of.
+/// The content of WAL.
 #[derive(Clone, Debug)]
 pub struct Contents {
     /// Sums over all.
@@ -134,7 +134,7 @@ impl Contents {
     }
 }
 
-/// Where a part of the WAL lies in these segments.
+/// Returns the segments that hold a part of the WAL.
 pub fn locate_range(
     segments: &[SegmentFile],
     range: &WalRange,
@@ -251,7 +251,7 @@ struct Merge<'a, C> {
     wal: &'a Wal<'a>,
     queue: &'a Queue,
     summary: WalSummary<C>,
-    /// Where the last record begins that the next one has to follow.
+    /// The start of the last record, which the next one must name.
     last: Option<Lsn>,
     /// The start of what is not read, and why, until there is a record behind it.
     missing: Option<(Lsn, End)>,
@@ -349,7 +349,7 @@ impl<'a, C: Collect> Merge<'a, C> {
     }
 }
 
-/// Of nothing yet.
+/// Returns the summary of no WAL.
 fn empty_summary<C>(wal: &Wal<'_>, collected: C) -> WalSummary<C> {
     WalSummary {
         major: wal.facts.major,

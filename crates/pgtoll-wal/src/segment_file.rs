@@ -15,7 +15,7 @@ use crate::segment_name::SegmentName;
 pub struct SegmentFile {
     /// Its place; in a tar, the tar's path and the name in it; elsewhere, what people call the place.
     pub path: PathBuf,
-    /// What its name says.
+    /// The parts of its name.
     pub name: SegmentName,
     /// How it is compressed.
     pub packing: Packing,
@@ -46,7 +46,7 @@ impl SegmentFile {
         Some(Self { path: path.to_owned(), name, packing, place: SegmentPlace::File })
     }
 
-    /// What `source` opens, if the name of this place is a segment's.
+    /// Makes a segment that `source` opens, if its name is a segment's.
     pub fn elsewhere(path: &Path, source: Arc<dyn OpenSegment>) -> Option<Self> {
         Some(Self { place: SegmentPlace::Elsewhere(source), ..Self::from_path(path)? })
     }

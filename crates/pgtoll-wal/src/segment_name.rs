@@ -4,7 +4,7 @@ use pgtoll_format::Lsn;
 
 use crate::packing::Packing;
 
-/// What the first 24 characters of a segment's name say.
+/// The first 24 characters of a segment's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentName {
     /// The upper and the lower part of its place: how many segments make one of the upper part

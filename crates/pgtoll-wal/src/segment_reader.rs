@@ -23,11 +23,11 @@ pub(crate) struct Wal<'a> {
     pub(crate) range: Range<Lsn>,
     /// The segments in which they may begin.
     pub(crate) numbers: Range<usize>,
-    /// What is missing or damaged does not end the reading.
+    /// Missing and damaged segments do not end the reading.
     pub(crate) passes_gaps: bool,
 }
 
-/// What a segment says.
+/// The result of a segment.
 pub(crate) struct SegmentResult<C> {
     /// The start of its first record, and which one that says it follows.
     pub(crate) first: Option<(Lsn, Lsn)>,
@@ -40,13 +40,13 @@ pub(crate) struct SegmentResult<C> {
     /// It has a record behind the range.
     pub(crate) is_past: bool,
     pub(crate) collected: C,
-    /// Of its first and its last page.
+    /// The timelines of its first and last page.
     pub(crate) timelines: [u32; 2],
     /// Why nothing after it is read.
     pub(crate) stop: Option<End>,
 }
 
-/// What a thread keeps from segment to segment, so that memory is taken once.
+/// Buffers that a thread keeps from segment to segment.
 pub(crate) struct ReadBuffers {
     chunk: AlignedBuffer,
     parts: Parts,

@@ -23,7 +23,7 @@ pub enum ServerError {
     /// The server does not send its WAL.
     #[error(transparent)]
     Replication(Error),
-    /// What it sent is no WAL that is known.
+    /// It sent data that is not known WAL.
     #[error("the server sent {0}")]
     Wal(#[from] WalError),
 }
@@ -53,7 +53,7 @@ impl ServerError {
 /// How often `watch` is asked while nothing comes.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// What a server's WAL consists of; see [`stream_with`].
+/// Streams a server's WAL and counts it; see [`stream_with`].
 pub fn stream(
     dsn: &Dsn,
     time: Option<Duration>,
@@ -78,9 +78,9 @@ pub fn stream_with<C: Collect>(
 /// How far streaming has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamProgress {
-    /// What is before this has come.
+    /// All WAL before this position has come.
     pub at: Lsn,
-    /// Where it shall end; `None`: as long as `time` says.
+    /// The requested end; `None`: by `time`.
     pub until: Option<Lsn>,
     /// The server's process that sends it.
     pub sender_pid: i32,
@@ -121,10 +121,10 @@ impl<C> StreamWatch<C> for Asked<'_> {
     }
 }
 
-/// What came of a stream.
+/// The result of a stream.
 #[derive(Debug)]
 pub struct Streamed<C> {
-    /// What was read.
+    /// The summary of the WAL that was read.
     pub summary: WalSummary<C>,
     /// Where the last checkpoint began that was complete when it began: what is before it in the same
     /// segment came along.
@@ -260,7 +260,7 @@ impl<C: Collect> Reading<'_, C> {
     }
 }
 
-/// Where the server's last checkpoint began.
+/// Returns the redo point of the server's last checkpoint.
 fn redo_point(connection: &mut Connection) -> Result<Lsn, Error> {
     let row = connection.query_one("SELECT redo_lsn FROM pg_control_checkpoint()")?;
     row.parse("redo_lsn")

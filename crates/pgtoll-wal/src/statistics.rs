@@ -24,7 +24,7 @@ pub struct WalStatistics {
     /// Of each fork that a block reference names. A record's own bytes are counted for the fork of
     /// its first block.
     forks: Forks,
-    /// Of records that refer to no block.
+    /// Records that refer to no block.
     without_fork: WalAmount,
     /// Forced images of visibility maps, by database.
     map_images: BTreeMap<u32, MapImages>,

@@ -13,7 +13,7 @@ use crate::scan::WalSummary;
 #[derive(Debug)]
 pub struct WalStream<C> {
     decoder: Option<Decoder>,
-    /// What does not fill a page yet.
+    /// Bytes that do not fill a page yet.
     rest: Vec<u8>,
     parts: Parts,
     new: New<C>,
@@ -117,13 +117,13 @@ impl<C: Collect> WalStream<C> {
         self.latest_bytes = 0;
     }
 
-    /// What came until now. A record whose rest has not come is not in it.
+    /// Returns the summary so far, without a record that is incomplete.
     pub fn so_far(&mut self) -> &mut WalSummary<C> {
         self.append();
         &mut self.summary
     }
 
-    /// What came. A record whose rest has not come is not in it.
+    /// Returns the summary, without a record that is incomplete.
     pub fn finish(mut self) -> WalSummary<C> {
         if let Some(decoder) = &self.decoder {
             // Of the last page only a part has come. Behind it no record is found, as at the end of

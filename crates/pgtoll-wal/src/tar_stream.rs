@@ -14,12 +14,12 @@ pub struct TarStream<R> {
     input: R,
     /// Bytes that were read.
     at: u64,
-    /// Of the member, bytes that were not.
+    /// The unread bytes of the member.
     left: u64,
-    /// What fills it up to whole tar blocks.
+    /// The padding to whole tar blocks.
     padding: u64,
     member: String,
-    /// What comes when all before it was given out.
+    /// The error that follows the last data.
     error: Option<io::Error>,
     seek: Option<Seek<R>>,
 }
@@ -43,7 +43,7 @@ pub struct TarMember {
     pub kind: TarMemberKind,
 }
 
-/// What a member is.
+/// The kind of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TarMemberKind {
     /// A file.
@@ -329,7 +329,7 @@ fn sum(block: &[u8; BLOCK]) -> u32 {
 }
 
 const BLOCK: usize = 512;
-/// What is passed over is read in such pieces.
+/// The bytes that are skipped at once.
 const PASS: usize = 16 << 10;
 /// No extended header has more bytes: a name, and what else PAX says of a file.
 const EXTENSION_MAX: usize = 1 << 20;

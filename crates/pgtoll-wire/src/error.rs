@@ -31,7 +31,7 @@ pub enum Error {
     Connect {
         /// The socket file, or address and port.
         address: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 
@@ -40,7 +40,7 @@ pub enum Error {
     Resolve {
         /// The host's name.
         host: String,
-        /// What the system said.
+        /// The system's error.
         source: Box<io::Error>,
     },
 
@@ -124,7 +124,7 @@ pub enum Error {
     Io {
         /// What was tried: verb and object.
         action: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 

@@ -69,7 +69,7 @@ pub enum LoadError {
         client: usize,
         /// How many clients there are.
         clients: usize,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// No rate of transactions.

@@ -34,7 +34,7 @@ const DETAIL: usize = 14;
 const CONTEXT: usize = 18;
 const QUERY: usize = 19;
 const APPLICATION_NAME: usize = 22;
-/// Of PostgreSQL 12 and before.
+/// The columns of PostgreSQL 12 and before.
 const COLUMNS_MIN: usize = 23;
 
 /// Whether a line begins like a record of csvlog.

@@ -43,7 +43,7 @@ pub struct LogEntry<'a> {
 }
 
 impl LogEntry<'_> {
-    /// What the message reports.
+    /// Returns the event that the message reports.
     pub fn kind(&self) -> LogMessage<'_> {
         message::parse(&self.message)
     }
@@ -157,7 +157,7 @@ impl std::fmt::Debug for SqlState {
     }
 }
 
-/// Which fields a log's entries have.
+/// The fields of a log's entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct LogFields {
@@ -180,7 +180,7 @@ pub struct LogFields {
 }
 
 impl LogFields {
-    /// Of csvlog and jsonlog.
+    /// The fields of csvlog and jsonlog.
     pub(crate) const ALL: Self = Self {
         time: true,
         milliseconds: true,

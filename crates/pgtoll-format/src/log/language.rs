@@ -16,7 +16,7 @@ pub(crate) fn is_foreign_severity(label: &[u8]) -> bool {
 
 const ENGLISH: [&[u8]; 3] = [b"duration: ", b"statement: ", b"execute "];
 
-/// What `duration: ` and `statement: ` are in PostgreSQL's translations (`src/backend/po`).
+/// `duration: ` and `statement: ` in PostgreSQL's translations (`src/backend/po`).
 const LABELS: [&str; 22] = [
     "Dauer: ",
     "Anweisung: ",
@@ -42,7 +42,7 @@ const LABELS: [&str; 22] = [
     "тривалість: ",
 ];
 
-/// What `LOG`, `ERROR`, `FATAL`, `DETAIL` and so on are in translations, where they differ.
+/// `LOG`, `ERROR`, `FATAL`, `DETAIL` and so on in translations that differ.
 const SEVERITIES: [&str; 21] = [
     "FEHLER",
     "WARNUNG",

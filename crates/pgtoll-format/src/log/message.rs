@@ -1,6 +1,6 @@
 //! What a message reports.
 
-/// What an entry's message reports, as far as a workload is concerned.
+/// The event that an entry's message reports, as far as a workload is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogMessage<'a> {
     /// `log_statement`: a simple query begins.
@@ -21,7 +21,7 @@ pub enum LogMessage<'a> {
     Duration {
         /// How long it took, in microseconds.
         duration_us: u64,
-        /// What ended, where the message says so.
+        /// The phase that ended, if the message says so.
         phase: Option<TimedPhase<'a>>,
     },
     /// `log_connections`: a client has connected.
@@ -45,7 +45,7 @@ pub enum LogMessage<'a> {
     Other,
 }
 
-/// What `log_min_duration_statement` reports the end of.
+/// A phase whose end `log_min_duration_statement` reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimedPhase<'a> {
     /// A simple query.

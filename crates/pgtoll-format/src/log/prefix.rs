@@ -35,7 +35,7 @@ enum PrefixPart {
     SessionsOnly,
 }
 
-/// What a prefix says of its line.
+/// The values in the prefix of a line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PrefixMatch {
     /// Bytes of the line that the prefix takes.
@@ -105,7 +105,7 @@ impl LinePrefix {
         &self.text
     }
 
-    /// Which fields entries have under this prefix.
+    /// Returns the fields of entries under this prefix.
     pub fn fields(&self) -> LogFields {
         let has = |wanted: u8| self.parts.contains(&PrefixPart::Escape(wanted));
         LogFields {

@@ -26,7 +26,7 @@ impl LogFormat {
         }
     }
 
-    /// Which fields its entries have.
+    /// Returns the fields of its entries.
     pub fn fields(&self) -> LogFields {
         match self {
             Self::Stderr(prefix) => prefix.fields(),
@@ -50,7 +50,7 @@ pub struct LogReader {
     line: u64,
     finished: bool,
     foreign_lines: u64,
-    /// Of the entry that was returned last.
+    /// The columns of the entry that was returned last.
     columns: Vec<csv::Column>,
     /// stderr: the lines between `start` and `scanned`.
     lines: Vec<StderrLine>,
@@ -123,7 +123,7 @@ impl LogReader {
         Some(entry)
     }
 
-    /// Where the next record lies in the buffer, with its last newline.
+    /// Returns the range of the next record in the buffer, with its last newline.
     fn take_record(&mut self) -> Option<Result<Range<usize>, LogError>> {
         let end = match &self.format {
             LogFormat::Json => self.end_of_line(),

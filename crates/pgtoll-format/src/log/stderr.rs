@@ -7,7 +7,7 @@ use crate::log::language::{foreign_message, is_foreign_severity};
 use crate::log::prefix::PrefixMatch;
 use crate::log::{LinePrefix, LogEntry, LogError, LogSeverity};
 
-/// What follows a prefix.
+/// The label behind a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Label {
     Entry(LogSeverity),
@@ -44,7 +44,7 @@ fn foreign_label(text: &[u8]) -> Option<&[u8]> {
 /// A line of a record with those that continue it.
 #[derive(Debug)]
 pub(crate) struct StderrLine {
-    /// Where it is in the record, without its newline.
+    /// Its range in the record, without its newline.
     pub(crate) range: Range<usize>,
     /// `None` of a line without a prefix.
     pub(crate) head: Option<LineHead>,

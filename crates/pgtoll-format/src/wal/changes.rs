@@ -14,7 +14,7 @@ use crate::wal::rmgr::{
 use crate::wal::{BlockReference, Image, Parts, Record, RecordType};
 use crate::{BlockNumber, ForkNumber, RelFileLocator, WalLevel};
 
-/// What a record says of files as a whole: what earlier records did to their blocks holds no more.
+/// A change of files as a whole: earlier changes of their blocks hold no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileChange {
     /// A fork was made, empty.

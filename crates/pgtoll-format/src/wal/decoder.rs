@@ -16,7 +16,7 @@ use crate::{Crc32c, Lsn};
 pub struct Decoder {
     facts: &'static WalFacts,
     segment: SegmentHeader,
-    /// Where the next page stands.
+    /// The address of the next page.
     next_page: Lsn,
     timeline: u32,
     /// The start of the last record; `None` before the first.
@@ -63,7 +63,7 @@ impl Decoder {
         })
     }
 
-    /// What the first segment says of all.
+    /// Returns the header of the first segment, which holds for all.
     pub fn segment(&self) -> &SegmentHeader {
         &self.segment
     }
@@ -73,7 +73,7 @@ impl Decoder {
         self.facts
     }
 
-    /// Where the next page that is fed has to stand.
+    /// Returns the address that the next page must have.
     pub fn next_page(&self) -> Lsn {
         self.next_page
     }

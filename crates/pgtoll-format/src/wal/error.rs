@@ -41,9 +41,9 @@ pub enum WalError {
     /// A page of another place: the segment was recycled, and nothing was written here since.
     #[error("{at}: the page is that of {found}")]
     OtherPage {
-        /// Where it stands.
+        /// Its address.
         at: Lsn,
-        /// Where it says it stands.
+        /// The address that it claims.
         found: Lsn,
     },
     /// A segment of another cluster, or of another size.
@@ -65,9 +65,9 @@ pub enum WalError {
     OtherPrevious {
         /// The record.
         at: Lsn,
-        /// Which one it names.
+        /// The one that it names.
         found: Lsn,
-        /// Which one was read.
+        /// The one that was read.
         expected: Lsn,
     },
     /// A record's rest is not on the page where it has to be.
@@ -89,13 +89,13 @@ pub enum WalError {
     Inconsistent {
         /// The record.
         at: Lsn,
-        /// What does not fit.
+        /// The part that does not fit.
         what: &'static str,
     },
 }
 
 impl WalError {
-    /// Where reading stopped; `None` where it never began.
+    /// Returns the position at which reading stopped; `None` if it never began.
     pub fn at(&self) -> Option<Lsn> {
         match self {
             Self::NoSegment | Self::Zeros => None,

@@ -36,7 +36,7 @@ impl Record<'_> {
     }
 }
 
-/// Where the header of a record has these two (`xl_info`, `xl_rmid`).
+/// The offset of `xl_info` and `xl_rmid` in a record's header.
 const INFO_AT: usize = 16;
 const MANAGER_AT: usize = 17;
 

@@ -24,7 +24,7 @@ pub struct PageHeader {
     pub flags: u16,
     /// The timeline of the page's first record.
     pub timeline: u32,
-    /// Where the page stands.
+    /// The address of the page.
     pub address: Lsn,
     /// Bytes that are left of the record that the page begins with, those on later pages included.
     pub remaining: u32,
@@ -73,10 +73,10 @@ impl PageHeader {
     }
 }
 
-/// What a segment's first page says of all (`XLogLongPageHeaderData`).
+/// The header of a segment's first page (`XLogLongPageHeaderData`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
-    /// Of the first page.
+    /// The header of the first page.
     pub page: PageHeader,
     /// The cluster's identifier.
     pub system_identifier: u64,

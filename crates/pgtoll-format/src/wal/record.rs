@@ -9,7 +9,7 @@ use crate::{BlockNumber, ForkNumber, Lsn, RelFileLocator};
 
 /// Bytes of a record's header (`XLogRecord`).
 pub const RECORD_HEADER: usize = 24;
-/// Where the header holds the CRC, which covers everything but itself.
+/// The offset of the CRC in the header; it covers everything but itself.
 pub(crate) const CRC_AT: usize = 20;
 
 /// A record's header.
@@ -83,13 +83,13 @@ pub struct BlockReference {
     pub relation: RelFileLocator,
     /// The fork.
     pub fork: ForkNumber,
-    /// Which block of the fork.
+    /// The number of the block in the fork.
     pub block: BlockNumber,
     /// Replay makes the page anew.
     pub will_init: bool,
     /// Its image.
     pub image: Option<Image>,
-    /// Where in the record its data stand; empty without data.
+    /// The range of its data in the record; empty without data.
     pub data: Range<usize>,
 }
 
@@ -98,7 +98,7 @@ pub struct BlockReference {
 pub struct Parts {
     /// The blocks, by their numbers.
     pub blocks: Vec<BlockReference>,
-    /// Where the resource manager's own data stand.
+    /// The range of the resource manager's own data.
     pub main_data: Range<usize>,
     /// The replication origin, where there is one.
     pub origin: Option<u16>,

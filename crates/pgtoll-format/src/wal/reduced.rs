@@ -236,7 +236,7 @@ fn header(total: usize, xid: u32, info: u8, manager: u8) -> [u8; RECORD_HEADER] 
     header
 }
 
-/// Where a record's header has the begin of the record before.
+/// The range of the previous record's address in a record's header.
 const PREVIOUS: std::ops::Range<usize> = 8..16;
 /// Records begin at multiples of this (`MAXALIGN`).
 const ALIGNMENT: usize = 8;

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use crate::wal::RecordHeader;
 
-/// What kind of record it is: the resource manager and its part of the info bits.
+/// The type of a record: the resource manager and its part of the info bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordType {
     /// The resource manager (`RmgrId`): one of [`RM_XLOG_ID`] and the like, or an extension's.
@@ -273,7 +273,7 @@ pub const COMMIT_TS_SETTS: RecordType = RecordType { manager: RM_COMMIT_TS_ID, i
 /// A record type's name in some major versions; `None`: it is not there.
 type Difference = (RecordType, RangeInclusive<u32>, Option<&'static str>);
 
-/// Where other major versions differ from 18.
+/// The differences of other major versions from 18.
 static DIFFERENCES: [Difference; 16] = [
     (XLOG_ASSIGN_LSN, 19..=19, Some("ASSIGN_LSN")),
     (XLOG_CHECKPOINT_REDO, 13..=16, None),

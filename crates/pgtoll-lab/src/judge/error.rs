@@ -13,7 +13,7 @@ pub struct FileError {
     pub action: &'static str,
     /// The file or directory.
     pub path: PathBuf,
-    /// What the system said.
+    /// The system's error.
     pub source: io::Error,
 }
 
@@ -46,7 +46,7 @@ pub enum JudgeError {
     Thread {
         /// Its number.
         client: u32,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Sockets that end waiting could not be made.

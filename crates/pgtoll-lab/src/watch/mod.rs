@@ -54,7 +54,7 @@ pub enum WatchError {
     Log {
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// Without checksums servers notice next to nothing.

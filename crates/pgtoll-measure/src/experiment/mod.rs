@@ -451,7 +451,7 @@ pub enum ExperimentError {
         list(script_names())
     )]
     NoScript {
-        /// What was asked for.
+        /// The request.
         name: String,
     },
     /// A script's file cannot be read.
@@ -459,7 +459,7 @@ pub enum ExperimentError {
     ScriptFile {
         /// Which.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A script is not in pgbench's language.

@@ -21,7 +21,7 @@ use crate::PredictError;
 use crate::wal::interim::Interim;
 use crate::wal::plan::WalQuestion;
 
-/// What was read.
+/// The summary of the WAL that was read.
 #[derive(Debug)]
 pub(crate) struct ReadWal {
     pub(crate) streamed: Streamed<Answer>,

@@ -17,7 +17,7 @@ use crate::severity::FIRST_NORMAL_OID;
 pub(crate) use repair::WalArchive;
 use sql::Range;
 
-/// What the damaged files belong to.
+/// The role of the damaged cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClusterRole {
     /// A base backup.
@@ -44,7 +44,7 @@ pub(crate) struct AdvisedCluster {
     pub(crate) file_blocks: u32,
     /// Pages have checksums, without which none is repaired.
     pub(crate) has_checksums: bool,
-    /// Where its WAL is archived.
+    /// The archive of its WAL.
     pub(crate) archive: WalArchive,
     /// Addresses of standbys that stream from it.
     pub(crate) standbys: Vec<String>,
@@ -97,7 +97,7 @@ impl AdvisedCluster {
         }
     }
 
-    /// What to do about a damaged fork, in this order.
+    /// Returns advice about a damaged fork, in order.
     pub(crate) fn advise(&self, damage: &DamagedFork<'_>) -> Vec<Advice> {
         if damage.is_map_stale_alone() {
             let start = if matches!(self.role, ClusterRole::Stopped { .. }) {

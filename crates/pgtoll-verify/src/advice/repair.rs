@@ -6,7 +6,7 @@ use pgtoll_datadir::Configuration;
 use pgtoll_format::shell_quoted;
 use pgtoll_record::{Advice, CommandKind};
 
-/// Where the WAL of a cluster is archived.
+/// The archive of a cluster's WAL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WalArchive {
     /// A directory, to which `archive_command` copies.

@@ -62,7 +62,7 @@ impl BackupFacts {
 }
 
 impl TarBackup {
-    /// What the tars beside say; an error is why a control file is not among it.
+    /// Returns the facts from the other tars; the error says why the control file is missing.
     pub(super) fn facts_beside(&self) -> (BackupFacts, Option<String>) {
         let mut facts = BackupFacts::default();
         let read = facts.read(&self.beside);

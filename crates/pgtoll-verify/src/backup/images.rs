@@ -13,7 +13,7 @@ use pgtoll_wal::{Collect, SegmentFile, WalReadError, scan_with};
 /// A block of a fork.
 pub(super) type Block = (RelationFork, u32);
 
-/// What WAL says of some blocks.
+/// The images of some blocks in WAL.
 #[derive(Clone, Debug)]
 pub(super) struct Images {
     blocks: Arc<FxHashSet<Block>>,
@@ -22,11 +22,11 @@ pub(super) struct Images {
     /// Where the first record from there on begins that names the block, and whether it replaces
     /// the block whole.
     first: FxHashMap<Block, (Lsn, bool)>,
-    /// Where the records end that end backups which began there.
+    /// The ends of the records that end the backup.
     backup_end: Option<Lsn>,
 }
 
-/// What was read of WAL.
+/// The images that were read from WAL.
 #[derive(Debug)]
 pub(super) struct ImagesRead {
     /// The cluster's identifier.
@@ -35,7 +35,7 @@ pub(super) struct ImagesRead {
     pub(super) remade: FxHashMap<Block, Lsn>,
     /// The start and end of the WAL that was read; `None`: no record was found.
     pub(super) range: Option<(Lsn, Lsn)>,
-    /// Where the backup ended that began there.
+    /// The end of the backup that began there.
     pub(super) backup_end: Option<Lsn>,
 }
 

@@ -10,7 +10,7 @@ use crate::defect::{BlockFinding, Defect};
 use crate::found::PagesRead;
 use crate::page::page_verdict;
 
-/// What a page's verdict depends on.
+/// The rules for a page's verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rules {
     pub(super) block_bytes: u32,
@@ -36,14 +36,14 @@ pub(super) enum Blocks {
     These(Vec<u32>),
 }
 
-/// What was found in a batch.
+/// The findings in a batch.
 #[derive(Debug, Default)]
 pub(super) struct Judged {
     pub(super) pages: PagesRead,
     pub(super) findings: Vec<BlockFinding>,
 }
 
-/// Where readers put their batches.
+/// A sink for the readers' batches.
 pub(super) trait Batches {
     /// Memory for a batch.
     fn memory(&self) -> Vec<u8>;
@@ -66,7 +66,7 @@ impl BatchQueue {
         Self { waiting: Mutex::new(Some(receiver)), sender: Mutex::new(Some(sender)), memory }
     }
 
-    /// Where batches are put; `None` after [`close`](Self::close).
+    /// Returns the sink for batches; `None` after [`close`](Self::close).
     pub(super) fn end(&self) -> Option<BatchSender<'_>> {
         let sender = pgtoll_system::lock(&self.sender).clone()?;
         Some(BatchSender { queue: self, sender })

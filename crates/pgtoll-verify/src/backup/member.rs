@@ -45,7 +45,7 @@ impl RelationMember {
     }
 }
 
-/// Who hands pages on to the judges.
+/// Hands pages on to the judges.
 pub(super) struct Loader<'a> {
     pub(super) batches: &'a dyn Batches,
     pub(super) rules: Rules,
@@ -167,5 +167,5 @@ fn take<B: Bytes>(input: &mut B, buffer: &mut [u8]) -> Result<usize, B::Error> {
     Ok(taken)
 }
 
-/// What is judged at once: it is in a core's own cache when it is handed over.
+/// The bytes that are judged at once: they fit into a core's own cache.
 const BATCH_BYTES: usize = 256 << 10;

@@ -19,7 +19,7 @@ pub(super) struct MemberPath<'a> {
     pub(super) catalog_version: Option<u32>,
 }
 
-/// What a file of a backup is.
+/// The kind of a backup's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MemberKind {
     /// A file of a relation, whole.
@@ -32,12 +32,12 @@ pub(super) enum MemberKind {
     Label,
     /// PostgreSQL's own, and not a relation's.
     Own,
-    /// Of an extension, or of people.
+    /// A file of an extension, or of people.
     Foreign,
 }
 
 impl<'a> MemberPath<'a> {
-    /// Of a tar's member. A tablespace's tar has its number for a name.
+    /// Makes the path of a tar's member. A tablespace's tar has its number for a name.
     pub(super) fn new(member: &'a str, tablespace: Option<u32>) -> Self {
         let member = member.trim_start_matches("./").trim_start_matches('/');
         let mut slashes = member.rmatch_indices('/').map(|(at, _)| at);

@@ -55,22 +55,22 @@ pub struct TarBackup {
     beside: Vec<TarFile>,
     /// The manifest beside tars that are no files.
     manifest: Option<Arc<dyn OpenInput>>,
-    /// Where the WAL of tars is that are no files.
+    /// The place of the WAL of tars that are not files.
     wal: Option<WalPlace>,
 }
 
-/// What was found in tars, and what they are of.
+/// The findings in tars, and the backup that they belong to.
 #[derive(Debug, Default)]
 pub struct VerifiedTars {
-    /// What was read, and what is wrong with it.
+    /// The pages that were read, and their findings.
     pub verified: Verified,
     /// The control file; `None` where none was found: the usual sizes and checksums were assumed.
     pub control: Option<ControlFile>,
     /// The major version, where it is known.
     pub major: Option<u32>,
-    /// Where the backup began; `None`: it has no `backup_label`.
+    /// The start of the backup; `None`: it has no `backup_label`.
     pub start: Option<Lsn>,
-    /// Which files each tar has.
+    /// The files of each tar.
     contents: Vec<Content>,
 }
 

@@ -22,7 +22,7 @@ pub trait OpenInput: Debug + Send + Sync {
 /// A tar that is no file.
 #[derive(Clone, Debug)]
 pub struct TarInput {
-    /// What it is called in records: a URL.
+    /// Its name in records: a URL.
     pub name: String,
     /// The name that says how it is packed, such as `base.tar.gz`.
     pub file_name: String,

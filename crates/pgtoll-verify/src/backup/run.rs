@@ -21,7 +21,7 @@ use crate::found::Verified;
 use crate::settings::{PROGRESS, VerifyProgress, VerifySettings};
 use pgtoll_wal::{TarError, TarMember, TarMemberKind, TarStream};
 
-/// What is known before the first page is read.
+/// The facts that are known before the first page is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     pub(super) rules: Rules,
@@ -32,13 +32,13 @@ pub(super) struct Known {
 /// The relations that are meant.
 pub(super) type Wanted<'a> = &'a (dyn Fn(RelFileLocator) -> bool + Sync);
 
-/// What a tar, or a file, holds beside pages.
+/// The content of a tar or file beside pages.
 #[derive(Debug, Default)]
 pub(super) struct SourceContents {
     pub(super) sums: Verified,
     pub(super) control: Option<(PathBuf, Vec<u8>)>,
     pub(super) label: Option<Vec<u8>>,
-    /// Which files a tar has.
+    /// The files of a tar.
     pub(super) content: Content,
     /// Formats of catalogs that tablespaces' directories are named after.
     pub(super) catalog_versions: BTreeSet<u32>,
@@ -123,7 +123,7 @@ pub(super) fn run(
     sum.read
 }
 
-/// What was read so far.
+/// The sum of the results so far.
 struct Sum<'a> {
     meter: &'a Meter,
     all_bytes: u64,
@@ -351,6 +351,6 @@ pub(super) fn small<B: Bytes>(input: &mut B) -> Result<Vec<u8>, B::Error> {
     Ok(bytes)
 }
 
-/// What is listed of files that are not PostgreSQL's.
+/// The most files of other programs that are listed.
 const FOREIGN_MAX: usize = 100_000;
 const SMALL: usize = 64 << 10;

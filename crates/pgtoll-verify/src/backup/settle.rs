@@ -30,9 +30,9 @@ pub struct BackupWal {
     system_identifier: u64,
     segment_bytes: u64,
     start: Lsn,
-    /// Where the backup ended, as its manifest says.
+    /// The end of the backup, by its manifest.
     stop: Option<Lsn>,
-    /// Where it may be: the first place that has it counts.
+    /// The places where it may be: the first that has it counts.
     places: Vec<WalPlace>,
 }
 
@@ -49,7 +49,7 @@ pub enum WalAtHand {
 }
 
 impl BackupWal {
-    /// Of a plain base backup; `None` where the directory is none.
+    /// Makes the WAL of a plain base backup; `None` if the directory is not a backup.
     pub fn of_directory(data: &DataDirectory) -> Option<Self> {
         let start = data.backup_start.filter(|start| *start > Lsn(0))?;
         let stop = stop_at(&data.path.join("backup_manifest"), start);
@@ -58,7 +58,7 @@ impl BackupWal {
         Some(Self { system_identifier, segment_bytes, start, stop, places })
     }
 
-    /// Of a backup in tars; `None` where it has no label, or no control file.
+    /// Makes the WAL of a backup in tars; `None` without label or control file.
     pub fn of_tars(backup: &TarBackup, found: &VerifiedTars) -> Option<Self> {
         let start = found.start.filter(|start| *start > Lsn(0))?;
         let (system_identifier, segment_bytes) = of_cluster(found.control.as_ref()?);
@@ -98,7 +98,7 @@ impl BackupWal {
         self
     }
 
-    /// What replay does to these blocks, by the first place that has its begin.
+    /// Returns the effect of replay on these blocks, by the first place that has its start.
     fn images(&self, blocks: &FxHashSet<Block>, threads: usize) -> Option<ImagesRead> {
         let is_own = |read: &ImagesRead| {
             read.system_identifier == self.system_identifier
@@ -120,14 +120,14 @@ fn of_cluster(control: &ControlFile) -> (u64, u64) {
     (control.system_identifier, u64::from(control.wal_segment_bytes))
 }
 
-/// What is looked at beside the pages that were read.
+/// The checks beside the pages that were read.
 #[derive(Clone, Copy, Debug)]
 pub struct TarChecks<'a> {
     /// All relations were read: whether files are missing can be said.
     pub is_whole: bool,
     /// The checksums of the manifest are compared, too, for which the tars are read once more.
     pub manifest_checksums: bool,
-    /// Where its WAL is, if not in the backup.
+    /// The places of its WAL, if outside of the backup.
     pub wal: &'a [WalPlace],
 }
 

@@ -91,7 +91,7 @@ impl Source {
     }
 }
 
-/// What all readers of files share: how fast, how far, and whether at all.
+/// The limits that all readers of files share: rate, progress and interruption.
 #[derive(Debug)]
 pub(super) struct Meter {
     pace: Pace,
@@ -119,7 +119,7 @@ impl Meter {
     }
 }
 
-/// What is read as fast as it may be.
+/// A reader at the permitted rate.
 pub(super) struct Metered<'a> {
     input: Box<dyn Read + Send>,
     meter: &'a Meter,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use pgtoll_format::Lsn;
 use pgtoll_wal::{SegmentFile, WalReadError, segments};
 
-/// Where WAL may be.
+/// A place where WAL may be.
 #[derive(Clone, Debug)]
 pub enum WalPlace {
     /// Paths of this machine, as [`segments`] takes them.

@@ -58,7 +58,7 @@ impl<'a> Forks<'a> {
 /// The blocks of a fork.
 pub(super) struct Blocks<'a> {
     files: &'a Listing,
-    /// Which of the files are the fork's.
+    /// The range of the fork's files.
     range: Range<usize>,
     block_bytes: usize,
     /// Blocks of a full file.

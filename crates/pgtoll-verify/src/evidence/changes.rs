@@ -92,7 +92,7 @@ impl Horizon {
     }
 }
 
-/// What is looked for.
+/// The blocks to look for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted<'a> {
     /// Changes of these forks are kept.
@@ -109,7 +109,7 @@ pub(super) struct Changes<'a> {
     /// By fork and block.
     pub(super) blocks: FxHashMap<RelationFork, FxHashMap<u32, Change>>,
     count: usize,
-    /// What earlier WAL says of these holds no more.
+    /// Files for which earlier WAL holds no more.
     cut: Cuts,
     /// Those of them behind the horizon.
     cut_later: Cuts,

@@ -121,7 +121,7 @@ pub(super) const WAL: &str = "WAL";
 /// Pages of zeros, and ends of files, beside the B-trees that lead there.
 pub(super) const BTREES: &str = "zeroed pages by B-trees";
 
-/// What is unknown of files that a server changes.
+/// The lengths of files that a server changes are unknown.
 pub(super) const LENGTHS: &str = "lengths of files: the server changes them";
 
 #[cfg(test)]

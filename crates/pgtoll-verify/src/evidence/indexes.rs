@@ -19,7 +19,7 @@ use crate::zeros::{Reach, ZeroPages};
 use pgtoll_datadir::DataDirectory;
 use pgtoll_datadir::Names;
 
-/// What was compared with indexes.
+/// The comparison with indexes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexesCompared {
     /// Tables whose files were compared with where B-trees lead.
@@ -98,7 +98,7 @@ impl Tree {
 pub(super) struct Trees<'a> {
     forks: &'a Forks<'a>,
     tables: Vec<Table>,
-    /// Which pages of B-trees are believed.
+    /// The rule for trusting pages of B-trees.
     rule: MapRule,
 }
 
@@ -227,7 +227,7 @@ fn finding(relation: RelFileLocator, block: u32, evidence: Evidence) -> BlockFin
     BlockFinding { fork: main_fork(relation), block, defect: Defect::Evidence(evidence) }
 }
 
-/// What the threads share.
+/// The state that the threads share.
 struct Work<'a> {
     forks: &'a Forks<'a>,
     tables: Vec<&'a Table>,
@@ -238,7 +238,7 @@ struct Work<'a> {
     is_stopped: AtomicBool,
 }
 
-/// What a thread found in a B-tree.
+/// The findings of a thread in a B-tree.
 struct Portion {
     bytes: u64,
     findings: Vec<BlockFinding>,
@@ -310,7 +310,7 @@ fn is_in(runs: &[Range<u32>], block: u32) -> bool {
     behind.checked_sub(1).is_some_and(|at| runs[at].contains(&block))
 }
 
-/// What B-trees say of a table.
+/// The rows of a table by its B-trees.
 struct Rows<'a> {
     zeros: &'a [Range<u32>],
     /// Pages of zeros that rows are on, and the index that says so.
@@ -328,5 +328,5 @@ impl Rows<'_> {
     }
 }
 
-/// What is read by one call.
+/// The bytes that one call reads.
 const BUFFER_BYTES: usize = 256 << 10;

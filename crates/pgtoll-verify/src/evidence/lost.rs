@@ -18,10 +18,10 @@ use pgtoll_datadir::DataDirectory;
 use pgtoll_datadir::Names;
 use pgtoll_wal::{End, SegmentFile, checkpoint_segments, scan_with, segments_around};
 
-/// What was compared with WAL.
+/// The comparison with WAL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WalCompared {
-    /// Where the WAL begins that was there.
+    /// The start of the available WAL.
     pub from: Lsn,
     /// Up to where its changes are known to be on the disk.
     pub to: Lsn,
@@ -73,12 +73,12 @@ pub(super) fn compare_forks_with_wal(
     Ok(compared)
 }
 
-/// What WAL says of the blocks of some forks.
+/// The changes of some forks' blocks in WAL.
 pub(super) struct LoggedChanges<'a> {
     changes: Changes<'a>,
     horizon: Horizon,
     from: Lsn,
-    /// Where the WAL ends that was read.
+    /// The end of the WAL that was read.
     pub(super) read_to: Lsn,
 }
 
@@ -104,7 +104,7 @@ impl<'a> LoggedChanges<'a> {
         Ok(Self { changes, horizon, from, read_to })
     }
 
-    /// What pages are compared with.
+    /// Returns the WAL that pages are compared with.
     pub(super) fn compared(&self) -> WalCompared {
         let blocks: usize = self.changes.blocks.values().map(FxHashMap::len).sum();
         WalCompared {
@@ -208,7 +208,7 @@ fn changes<'a>(
     }
 }
 
-/// What holds in this data directory.
+/// The rules of this data directory.
 #[derive(Clone, Copy, Debug)]
 struct Rules {
     block_bytes: usize,

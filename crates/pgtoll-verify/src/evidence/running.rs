@@ -30,7 +30,7 @@ use crate::storage::{Files, Storage as _};
 use crate::visible::VisibilityMap;
 use crate::zeros::ZeroPages;
 
-/// What evidence beside a running server needs.
+/// The inputs of evidence beside a running server.
 pub(crate) struct RunningEvidence<'a> {
     pub(crate) data: &'a DataDirectory,
     pub(crate) names: &'a Names,
@@ -44,7 +44,7 @@ pub(crate) struct RunningEvidence<'a> {
     pub(crate) wanted: &'a dyn Fn(RelFileLocator) -> bool,
 }
 
-/// What a look at the evidence found.
+/// The result of a look at the evidence.
 struct Look {
     compared: EvidenceCompared,
     suspects: Vec<BlockFinding>,

@@ -67,5 +67,5 @@ fn joined(blocks: Vec<(RelationFork, u32, Defect)>) -> Vec<BlockFinding> {
 /// Before each read: a page is written in microseconds, or after its writer got a core again.
 const PAUSES: [Duration; 3] =
     [Duration::ZERO, Duration::from_millis(10), Duration::from_millis(200)];
-/// Of a range.
+/// The most blocks of a range.
 const BLOCKS_MAX: u32 = 100_000;

@@ -13,7 +13,7 @@ use pgtoll_wal::{Collect, End, WalReadError, scan_with, segments};
 
 use crate::defect::Unsettled;
 
-/// What the WAL has of some blocks.
+/// The images of some blocks in the WAL.
 #[derive(Clone, Debug)]
 pub struct ImagesInWal {
     /// Where the last record ends that makes a block whole again, whatever it was: by its image, or

@@ -267,7 +267,7 @@ impl Session {
     }
 }
 
-/// Which row of `pg_buffercache` it is.
+/// Returns the row of `pg_buffercache` for a block.
 fn buffer_of(fork: RelationFork, block: u32) -> String {
     let relation = fork.relation;
     format!(
@@ -277,7 +277,7 @@ fn buffer_of(fork: RelationFork, block: u32) -> String {
     )
 }
 
-/// What the server calls it now.
+/// Returns the server's present name for it.
 fn known(connection: &mut Connection, fork: RelationFork) -> Result<Known, Unsettled> {
     let relation = fork.relation;
     let sql = format!(

@@ -29,7 +29,7 @@ use crate::defect::Unsettled;
 use crate::defect::{BlockFinding, Defect};
 use crate::found::{PagesRead, Verified};
 
-/// What is needed to settle suspects, and what comes out.
+/// The inputs and results of settling suspects.
 pub(super) struct Settling<'a> {
     pub(super) blocks: &'a Blocks<'a>,
     pub(super) witness: &'a mut dyn Witness,
@@ -41,7 +41,7 @@ pub(super) struct Settling<'a> {
     pub(super) verified: Verified,
 }
 
-/// What the proofs say of a block.
+/// The verdict of the proofs on a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Verdict {
     Damaged,
@@ -159,7 +159,7 @@ impl Settling<'_> {
         if is_read || is_beyond { Verdict::Damaged } else { Verdict::LookIntoWal }
     }
 
-    /// What the LSN alone proves.
+    /// Returns the verdict of the LSN alone.
     fn by_lsn(&self, fork: RelationFork, bad: Bad, horizon: WalHorizon) -> Verdict {
         let is_logged = matches!(fork.number, ForkNumber::MAIN | ForkNumber::INIT)
             && !self.blocks.is_unlogged(fork);
@@ -238,7 +238,7 @@ impl Settling<'_> {
         Some((suspect, Unsettled::Resident))
     }
 
-    /// What was in flight is on the disk after the next checkpoint.
+    /// Waits for the next checkpoint, which writes the blocks in flight.
     fn await_checkpoint(&mut self, mut in_flight: Vec<(Suspect, Lsn)>) {
         let mut waited = Duration::ZERO;
         while !in_flight.is_empty() && waited < self.patience {

@@ -34,11 +34,11 @@ pub(super) struct Suspect {
 pub(super) struct Bad {
     pub(super) fault: Fault,
     pub(super) lsn: Lsn,
-    /// Of all bytes: no proof that two are the same, but of two reads after each other.
+    /// A digest of all bytes: it suffices to compare two reads after each other.
     digest: u64,
 }
 
-/// What a block is when it is looked at.
+/// The state of a block at a look.
 #[derive(Debug)]
 pub(super) enum Look {
     Sound,
@@ -60,7 +60,7 @@ impl Suspect {
     }
 }
 
-/// Where blocks are found.
+/// A source of blocks.
 pub(super) struct Blocks<'a> {
     disk: &'a dyn Storage,
     files: &'a Listing,

@@ -13,7 +13,7 @@ pub trait Witness {
     /// The server's WAL positions now.
     fn now(&mut self) -> Result<WalHorizon, Unsettled>;
 
-    /// Which of these blocks the WAL from this place on makes whole again.
+    /// Returns the blocks that the WAL from this place on restores.
     fn images(
         &mut self,
         forks: &HashSet<(RelationFork, u32)>,

@@ -38,7 +38,7 @@ pub struct PatrolledDirectory<'a> {
     data: DataDirectory,
     files: Listing,
     unlisted: Vec<(PathBuf, io::Error)>,
-    /// What `postmaster.pid` said when the files were listed.
+    /// The content of `postmaster.pid` when the files were listed.
     postmaster: Option<Postmaster>,
     is_running: bool,
     /// Names of relations, once something was wrong with one.
@@ -196,7 +196,7 @@ impl<'a> PatrolledDirectory<'a> {
         PatrolBlock { segment: block / per_file, block: block_of_file, ..first_block(fork) }
     }
 
-    /// Where a block is in the list; of one that is not there, what is behind it.
+    /// Returns the position of a block in the list, or of the next one.
     fn position(&self, block: PatrolBlock) -> Position {
         let fork = fork_of(&block);
         let file = self.files.first_from(fork, block.segment);

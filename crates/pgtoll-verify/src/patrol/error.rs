@@ -13,7 +13,7 @@ pub enum PatrolError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The state could not be written.
@@ -21,7 +21,7 @@ pub enum PatrolError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The file is something else, or of another version.

@@ -171,7 +171,7 @@ fn read(file: &File, path: &Path) -> Result<PatrolRecord, PatrolError> {
 }
 
 const TRIES: u32 = 10;
-/// Of 10,000 findings it has a tenth.
+/// The limit: 10,000 findings take a tenth of it.
 const BYTES_MAX: u64 = 64 << 20;
 
 #[cfg(test)]

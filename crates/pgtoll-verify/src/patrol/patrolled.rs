@@ -5,7 +5,7 @@ use pgtoll_record::{PatrolAmount, PatrolBlock, PatrolFinding, PatrolSource};
 
 use super::error::PatrolError;
 
-/// What is read: a data directory, in tests one that is played.
+/// The subject of a patrol: a data directory, or a simulated one in tests.
 pub(super) trait Patrolled {
     /// Lists the files anew.
     fn list(&mut self) -> Result<PatrolListing, PatrolError>;
@@ -20,7 +20,7 @@ pub(super) trait Patrolled {
     fn is_listed(&self, block: &PatrolBlock) -> bool;
 }
 
-/// What there is to read.
+/// The list of files to read.
 #[derive(Clone, Debug)]
 pub(super) struct PatrolListing {
     pub(super) source: PatrolSource,
@@ -42,7 +42,7 @@ impl PatrolPiece {
     }
 }
 
-/// What came out of a piece.
+/// The result of a piece.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PieceResult {
     pub(super) read: PatrolAmount,

@@ -50,7 +50,7 @@ impl PatrolState {
         Self { record }
     }
 
-    /// What was asked for this time.
+    /// Sets the requested settings.
     pub(super) fn set(&mut self, settings: &PatrolSettings) {
         let record = &mut self.record;
         record.pgtoll.clone_from(&settings.version);
@@ -69,7 +69,7 @@ impl PatrolState {
         &self.record
     }
 
-    /// Where the round goes on.
+    /// Returns the next block of the round.
     pub(super) fn next(&self) -> PatrolBlock {
         self.record.round.next.unwrap_or_default()
     }

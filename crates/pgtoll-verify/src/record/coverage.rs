@@ -26,7 +26,7 @@ pub(super) fn covered(verified: &Verified, source: &VerifiedSource) -> Vec<Strin
         .collect()
 }
 
-/// What was not looked at, and why.
+/// Returns the checks that were left out, with their reasons.
 pub(super) fn left_out(verified: &Verified, source: &VerifiedSource) -> Vec<String> {
     let has_rows = source.form.is_none() && verified.skips_rows;
     let rows = has_rows.then(|| "rows: not asked for".to_owned());

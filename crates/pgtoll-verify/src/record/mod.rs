@@ -120,7 +120,7 @@ impl Verified {
         }
     }
 
-    /// What is wrong weighs more than what could not be read.
+    /// Returns the outcome: findings weigh more than unread blocks.
     fn outcome(&self, left_out: &[String]) -> VerificationOutcome {
         if self.is_wrong() {
             VerificationOutcome::Findings
@@ -248,7 +248,7 @@ fn directory_source(data: &DataDirectory) -> VerifiedSource {
     }
 }
 
-/// What advice depends on.
+/// Returns the facts that advice depends on.
 fn advised_cluster(path: &Path, source: &VerifiedSource, is_running: bool) -> AdvisedCluster {
     let standby_states = [ClusterState::ShutDownInRecovery, ClusterState::InArchiveRecovery];
     let is_standby = path.join("standby.signal").exists()
@@ -293,7 +293,7 @@ fn damaged_tables<'a>(
         .collect()
 }
 
-/// What all damaged forks of a cluster are judged by.
+/// The context in which all damaged forks of a cluster are judged.
 struct DamagedForks<'a> {
     names: Option<&'a Names>,
     /// Names without which a file is a leftover; `None`: they may be incomplete.

@@ -8,7 +8,7 @@ use crate::defect::{BlockFinding, Defect, DefectCounts, Unsettled};
 use crate::found::Verified;
 use crate::manifest::ManifestCompared;
 
-/// Of a data directory at rest, or a plain backup.
+/// Makes the record of a data directory at rest, or a plain backup.
 pub(super) fn of_directory(
     data: &DataDirectory,
     verified: &Verified,
@@ -28,7 +28,7 @@ pub(super) fn of_directory(
     notes
 }
 
-/// Of a data directory on which a server runs.
+/// Makes the record of a data directory on which a server runs.
 pub(super) fn of_running(
     data: &DataDirectory,
     verified: &Verified,
@@ -42,7 +42,7 @@ pub(super) fn of_running(
     notes
 }
 
-/// Of a backup in tars.
+/// Makes the record of a backup in tars.
 pub(super) fn of_tars(found: &VerifiedTars, names: Option<&Names>, wal: WalAtHand) -> Vec<String> {
     let mut notes = Vec::new();
     match &found.control {
@@ -72,7 +72,7 @@ pub(super) fn of_tars(found: &VerifiedTars, names: Option<&Names>, wal: WalAtHan
     notes
 }
 
-/// Where the damage came about, as the checksums of stored files show.
+/// Returns a note on the origin of damage, by the checksums of stored files.
 fn stored_files_note(verified: &Verified) -> Option<String> {
     let is_damaged = !verified.wrong_files.is_empty() || verified.total().failures > 0;
     (verified.compares_stored_files && is_damaged).then(|| {
@@ -94,7 +94,7 @@ fn checksum_note(checksum_version: u32) -> Option<String> {
     Some(words.to_owned())
 }
 
-/// What has to be known of base backups, and of this one.
+/// Returns notes on base backups, and on this one.
 fn backup_notes(verified: &Verified, wal: WalAtHand, maps: &str) -> Vec<String> {
     let mut notes = vec![compared_with_manifest(verified, maps)];
     if verified.healed_by_replay > 0 {
@@ -149,7 +149,7 @@ fn maps_note(data: &DataDirectory) -> &'static str {
     if data.has_checksums() { MAPS_COMPARED } else { MAPS_NOT_COMPARED }
 }
 
-/// What to do about unsettled blocks.
+/// Returns advice about unsettled blocks.
 fn unsettled_notes(verified: &Verified) -> Vec<String> {
     let mut notes = Vec::new();
     let mut hint = |is_it: fn(&Unsettled) -> bool, text: &str| {
@@ -178,7 +178,7 @@ fn unsettled_notes(verified: &Verified) -> Vec<String> {
     notes
 }
 
-/// What of a base backup was compared, and what was not.
+/// Returns a note on the comparison of a base backup.
 fn compared_with_manifest(verified: &Verified, maps: &str) -> String {
     let with = match verified.manifest {
         None => {

@@ -141,7 +141,7 @@ fn layout_words(defect: LayoutDefect) -> (Kind, String) {
     }
 }
 
-/// Where WAL says that the page was changed last.
+/// Returns the last change of the page by WAL.
 fn wal_of(defect: &Defect) -> Option<Lsn> {
     match defect {
         Defect::Evidence(
@@ -153,7 +153,7 @@ fn wal_of(defect: &Defect) -> Option<Lsn> {
     }
 }
 
-/// What the index is called that leads to rows.
+/// Returns the name of the index that leads to rows.
 fn index_name(defect: &Defect, names: Option<&Names>) -> Option<String> {
     let Defect::Evidence(
         Evidence::ZeroButIndexed { index } | Evidence::MissingButIndexed { index, .. },

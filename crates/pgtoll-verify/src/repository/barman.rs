@@ -49,7 +49,7 @@ fn tablespaces_in(list: &str) -> Option<Vec<u32>> {
     Some(found)
 }
 
-/// What is behind a text in quotes. Python takes double ones around a text with a single one.
+/// Returns the rest behind a quoted text. Python uses double quotes around a text with a single one.
 fn after_string(text: &str) -> Option<&str> {
     let quote = text.chars().next().filter(|character| ['\'', '"'].contains(character))?;
     let mut is_escaped = false;

@@ -27,13 +27,13 @@ pub struct PgBackRestFile {
 pub struct PgBackRestPlace {
     /// Below the stanza.
     pub key: String,
-    /// Of the file's first byte there.
+    /// The offset of the file's first byte.
     pub offset: u64,
     /// Bytes as they are stored; `None`: the whole object.
     pub bytes: Option<u64>,
 }
 
-/// What a manifest lists.
+/// The content of a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PgBackRestManifest {
     /// How each file is packed.
@@ -80,7 +80,7 @@ pub enum PgBackRestManifestError {
     /// With a passphrase of the repository.
     #[error("encrypted: restore it with pgBackRest, and verify that")]
     Encrypted,
-    /// Of UTF-8.
+    /// It is not UTF-8.
     #[error("{PGBACKREST_MANIFEST} is not text: is it encrypted?")]
     NoText,
     /// Its checksum is written last.
@@ -107,7 +107,7 @@ pub enum PgBackRestManifestError {
 }
 
 impl PgBackRestManifest {
-    /// Of a backup with this label.
+    /// Parses the manifest of a backup with this label.
     pub fn parse(text: &[u8], label: &str) -> Result<Self, PgBackRestManifestError> {
         if text.starts_with(b"Salted__") {
             return Err(PgBackRestManifestError::Encrypted);
@@ -148,7 +148,7 @@ impl PgBackRestManifest {
     }
 }
 
-/// What the sections have, as text.
+/// The text of the sections.
 #[derive(Default)]
 struct ManifestLines<'a> {
     is_manifest: bool,

@@ -1,6 +1,6 @@
 //! WAL-G's sentinel of a backup: JSON, written last. Made after its source.
 
-/// What a sentinel says.
+/// The content of a sentinel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WalGSentinel {
     /// The backup is whole.
@@ -9,7 +9,7 @@ pub enum WalGSentinel {
     Delta,
 }
 
-/// What these bytes are as a sentinel; `None`: they are none.
+/// Parses a sentinel; `None`: these bytes are not a sentinel.
 pub fn wal_g_sentinel(sentinel: &[u8]) -> Option<WalGSentinel> {
     let fields: serde_json::Map<String, serde_json::Value> =
         serde_json::from_slice(sentinel).ok()?;

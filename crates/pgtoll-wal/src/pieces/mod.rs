@@ -100,7 +100,7 @@ impl Sums {
 pub struct Piece {
     /// Its start.
     pub from: Lsn,
-    /// Of the records that begin in it.
+    /// The sums of the records that begin in it.
     pub sums: Sums,
     /// When the first of its transactions ended, in microseconds since 1970.
     pub since_us: Option<i64>,
@@ -115,7 +115,7 @@ pub(crate) struct Pieces {
     of: Vec<Piece>,
     /// A record from here on begins another piece.
     next: Lsn,
-    /// What was said of checkpoints, with where.
+    /// The events of checkpoints, with their positions.
     checkpoints: Vec<(Lsn, Event)>,
 }
 
@@ -181,9 +181,9 @@ pub struct Cycle {
 /// How WAL went: pieces, and cycles from checkpoint to checkpoint.
 #[derive(Clone, Debug)]
 pub struct WalTimeline {
-    /// Of the segment that is read.
+    /// The pieces of the segment that is read.
     pieces: Pieces,
-    /// Of all that was appended.
+    /// The history of all that was appended.
     history: History,
 }
 
@@ -371,7 +371,7 @@ impl History {
         }
     }
 
-    /// What stands in the piece behind the redo point is counted for the cycle that begins there.
+    /// Counts the records of the piece behind the redo point for the cycle that begins there.
     fn settle(&mut self, redo: Lsn, piece: &Within, before: &Sums) {
         let mut after = piece.sums;
         after.subtract(before);
@@ -424,7 +424,7 @@ impl History {
         self.join_oldest();
     }
 
-    /// Where there are too many cycles the two oldest become one.
+    /// Joins the two oldest cycles if there are too many.
     fn join_oldest(&mut self) {
         if self.cycles.len() <= CYCLES {
             return;

@@ -28,7 +28,7 @@ const HOT_UPDATE: u8 = XLOG_HEAP_HOT_UPDATE.info;
 const MULTI_INSERT: u8 = XLOG_HEAP2_MULTI_INSERT.info;
 const BTREE_INSERTS: [u8; 2] = [XLOG_BTREE_INSERT_LEAF.info, XLOG_BTREE_INSERT_UPPER.info];
 const BTREE_INSERT_POST: u8 = XLOG_BTREE_INSERT_POST.info;
-/// Where the new row is on the left page, and where it is on the right one.
+/// The record types of a new row on the left page and on the right one.
 const BTREE_SPLITS: [u8; 2] = [XLOG_BTREE_SPLIT_L.info, XLOG_BTREE_SPLIT_R.info];
 /// `INDEX_SIZE_MASK`.
 const INDEX_SIZE: u16 = 0x1FFF;
@@ -39,7 +39,7 @@ const PRUNE: u8 = XLOG_HEAP2_PRUNE_ON_ACCESS.info;
 /// logged with an image, too.
 const INSERT_CONTAINS_NEW: u8 = 0x08;
 const UPDATE_CONTAINS_NEW: u8 = 0x10;
-/// Where the flags stand in `xl_heap_insert`, `xl_heap_update`, `xl_heap_multi_insert`.
+/// The offset of the flags in `xl_heap_insert`, `xl_heap_update`, `xl_heap_multi_insert`.
 const INSERT_FLAGS_AT: usize = 2;
 const UPDATE_FLAGS_AT: usize = 7;
 const MULTI_INSERT_FLAGS_AT: usize = 0;
@@ -50,7 +50,7 @@ const UPDATE_NEW_AT: usize = 12;
 /// `SizeofHeapTupleHeader`, of which `SizeOfHeapHeader` is logged.
 const TUPLE_HEADER: u16 = 23;
 const LOGGED_HEADER: u16 = 5;
-/// Of `SizeOfMultiInsertTuple`.
+/// The size `SizeOfMultiInsertTuple`.
 const LOGGED_MULTI_HEADER: u16 = 7;
 const LINE_POINTER: u16 = 4;
 
@@ -138,7 +138,7 @@ pub(crate) fn can_tell(kind: RecordType, block: &BlockReference) -> bool {
     block.id == 0 && (is_heap || is_btree || is_prune)
 }
 
-/// What was left out, by the page as it was after the change.
+/// Returns the bytes that were left out, by the page after the change.
 pub(crate) fn left_out(
     record: &Record<'_>,
     parts: &Parts,
@@ -186,7 +186,7 @@ fn updated(page: &ImagePage<'_>, old: Option<u16>, new: u16) -> Option<u16> {
 
 /// Less that is the same is not worth its two bytes.
 const SHORTEST_SAME: usize = 3;
-/// Where a row has the length of its header (`t_hoff`).
+/// The offset of the header's length in a row (`t_hoff`).
 const HEADER_LENGTH_AT: usize = 22;
 
 fn values(row: &[u8]) -> Option<&[u8]> {
@@ -278,7 +278,7 @@ fn index_row(page: &ImagePage<'_>, place: u16) -> Option<u16> {
     Some(u16_at(item(page, place)?, 6)? & INDEX_SIZE)
 }
 
-/// What a line pointer points at.
+/// Returns the item that a line pointer points at.
 fn item<'p>(page: &ImagePage<'p>, place: u16) -> Option<&'p [u8]> {
     let at = 24 + usize::from(place.checked_sub(1)?) * 4;
     let lower = page.lower()?;
@@ -292,7 +292,7 @@ fn item<'p>(page: &ImagePage<'p>, place: u16) -> Option<&'p [u8]> {
 /// A page as its image has it: without its hole.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ImagePage<'a> {
-    /// What is around the hole.
+    /// The bytes around the hole.
     pub(crate) bytes: &'a [u8],
     pub(crate) hole_offset: usize,
     pub(crate) hole_bytes: usize,

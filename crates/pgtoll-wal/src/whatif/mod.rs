@@ -31,7 +31,7 @@ use touches::{Happened, Touch, Touched, Touches, UNKNOWN};
 
 use crate::collect::Collect;
 
-/// What is asked.
+/// The question.
 #[derive(Clone, Debug)]
 pub struct Question {
     /// How the WAL is laid out.
@@ -88,7 +88,7 @@ pub struct SourceCycle {
     pub outcomes: Vec<CycleOutcome>,
 }
 
-/// What a cycle's work comes to under settings.
+/// The outcome of a cycle's work under settings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CycleOutcome {
     /// Bytes of WAL.
@@ -126,7 +126,7 @@ pub struct RedoPoint {
     pub at: Lsn,
     /// When its checkpoint began, in microseconds since 1970, if it is known.
     pub time_us: Option<i64>,
-    /// Of a shutdown, or of the end of a recovery.
+    /// It belongs to a shutdown, or to the end of a recovery.
     pub is_shutdown: bool,
     /// It would have begun whatever `max_wal_size` and `checkpoint_timeout`.
     pub is_forced: bool,
@@ -141,7 +141,7 @@ pub struct WhatIfCollector {
     touches: Touches,
     images: Option<Images>,
     replay: Option<Box<Replay>>,
-    /// Of the longest stretch before the last gap.
+    /// The answer of the longest stretch before the last gap.
     longest: Option<Box<Answer>>,
 }
 
@@ -217,13 +217,13 @@ struct Replay {
     /// Redo points that records told of and that have not been reached.
     ahead: VecDeque<RedoPoint>,
     redo_points: Vec<RedoPoint>,
-    /// Where the last checkpoint was complete.
+    /// The completion of the last checkpoint.
     completed: Option<Lsn>,
-    /// What began the last one, where the source's settings are known.
+    /// The cause of the last one, if the source's settings are known.
     last_cause: Option<Cause>,
     late: u64,
     cycles: Vec<SourceCycle>,
-    /// What had become of the settings at the last redo point.
+    /// The outcomes of the settings at the last redo point.
     begun: Option<(Lsn, Vec<WhatIfOutcome>)>,
     hints: u64,
     from: Option<Lsn>,
@@ -400,7 +400,7 @@ impl Replay {
         }
     }
 
-    /// Where a checkpoint began that was under way when the WAL ended. No record tells of it, images
+    /// Returns the redo point of a checkpoint under way at the end of the WAL. No record shows it, images
     /// do: such a page's change before came before the checkpoint, and the first of them after it.
     /// (Two sessions may log the same page's image twice: what came later tells nothing.)
     fn under_way(&self) -> Option<Lsn> {
@@ -547,7 +547,7 @@ impl Replay {
         self.begun = Some((at, now));
     }
 
-    /// Where the source's settings ask for the next checkpoint.
+    /// Returns the position at which the source's settings request the next checkpoint.
     fn until(&self) -> Option<Lsn> {
         let Some(Schedule::Rule { max_wal_size, completion_target, .. }) = self.question.today
         else {
@@ -559,7 +559,7 @@ impl Replay {
         Some(Lsn(before.saturating_add(due).saturating_mul(segment_bytes)))
     }
 
-    /// What began a checkpoint, by the source's settings.
+    /// Returns the cause of a checkpoint, by the source's settings.
     fn cause(&self, redo: &RedoPoint) -> Option<Cause> {
         let Some(Schedule::Rule { timeout_us, .. }) = self.question.today else { return None };
         let before = self.redo_points.last()?;
@@ -581,7 +581,7 @@ impl Replay {
         Some(if by_time { Cause::Time } else { Cause::Forced })
     }
 
-    /// What waits at the end of the WAL has a redo point that no record tells of.
+    /// Ends the WAL: waiting records have a redo point without a record.
     fn end(&mut self) {
         while let Some(redo) = self.ahead.pop_front() {
             self.replay(redo.at);
@@ -597,7 +597,7 @@ impl Replay {
         });
     }
 
-    /// Where the first record begins that waits for a redo point.
+    /// Returns the start of the first record that waits for a redo point.
     fn waits_at(&self) -> Option<Lsn> {
         let first = self.waiting.front()?;
         let record = first.touches.records.get(first.record)?;
@@ -629,7 +629,7 @@ impl Replay {
     }
 }
 
-/// What began a checkpoint.
+/// The cause of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
     /// `max_wal_size`.

@@ -21,11 +21,11 @@ pub struct WhatIfSource {
     pub names: Vec<String>,
     /// The settings that it was made with.
     pub settings: SourceSettings,
-    /// Which of them are guesses.
+    /// The settings that are guesses.
     pub guessed: GuessedSettings,
-    /// Where they are from.
+    /// Their source.
     pub settings_by: String,
-    /// What a reader has to know of them.
+    /// Notes about them.
     pub notes: Vec<String>,
 }
 
@@ -142,7 +142,7 @@ fn notes(
     notes
 }
 
-/// What figures without hints depend on where `VACUUM` froze rows after hints.
+/// Returns a note on figures without hints where `VACUUM` froze rows after hints.
 fn freeze_note(rows: &[JudgedOutcome]) -> Option<String> {
     let without_hints = rows.iter().filter(|row| !row.candidate.hints);
     let most = without_hints.map(|row| row.outcome.freeze_bytes).max().filter(|most| *most > 0)?;

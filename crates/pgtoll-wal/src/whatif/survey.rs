@@ -9,7 +9,7 @@ use pgtoll_format::wal::{Event, Parts, Record, RecordType};
 
 use crate::collect::Collect;
 
-/// What a first look shows.
+/// The result of a first look.
 #[derive(Clone, Debug, Default)]
 pub struct CheckpointSurvey {
     /// Redo points of checkpoints that were completed, and when they began, in seconds since 1970. No

@@ -15,7 +15,7 @@ use crate::statistics::cause_of;
 use crate::whatif::data::{self, Data};
 use crate::whatif::images::Images;
 
-/// What a segment's records come to.
+/// The references in a segment's records.
 #[derive(Debug, Default)]
 pub(crate) struct Touches {
     /// The start of its first record.
@@ -55,7 +55,7 @@ pub(crate) struct Touched {
     pub(crate) class: u16,
 }
 
-/// What happens at a record's place.
+/// An event at a record's place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Happened {
     /// A transaction ended then, in microseconds since 1970.

@@ -97,7 +97,7 @@ impl Script {
         &self.0.name
     }
 
-    /// What was read.
+    /// The summary of the WAL that was read.
     pub fn text(&self) -> &str {
         &self.0.text
     }
