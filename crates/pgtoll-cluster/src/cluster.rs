@@ -26,7 +26,7 @@ pub(crate) const LONGEST_SOCKET_PATH: usize = 107;
 /// Every cluster has a socket directory of its own, so all can have the same port.
 pub(crate) const PORT: u16 = 5432;
 pub(crate) const SUPERUSER: &str = "postgres";
-/// Of a log, at most: what a failed start writes is less.
+/// The bytes of a log that are kept: a failed start writes less.
 const LOG_TAIL: u64 = 8192;
 
 /// A cluster in the guard's working directory. Its server listens on a Unix socket only, in a
@@ -174,7 +174,7 @@ impl Cluster {
         &self.installation.version
     }
 
-    /// What holds the data directory, the socket and the log, and goes with the cluster.
+    /// Returns the directory of data, socket and log, which is removed with the cluster.
     pub fn directory(&self) -> &Path {
         &self.directory
     }

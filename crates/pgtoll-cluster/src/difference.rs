@@ -11,7 +11,7 @@ use pgtoll_format::{PAGE_BYTES, PAGE_CHECKSUM};
 
 use crate::ClusterError;
 
-/// What of a data directory is compared.
+/// The parts of a data directory that are compared.
 const COMPARED: [&str; 5] = ["base", "global", "pg_multixact", "pg_tblspc", "pg_xact"];
 /// Read at once from each of two files. Small enough for both to stay in a CPU's cache until they
 /// are compared, and whole pages.
@@ -22,7 +22,7 @@ const CHUNK_BYTES: usize = 16 * PAGE_BYTES;
 pub struct Difference {
     /// Relative to the data directories.
     pub path: PathBuf,
-    /// What is different there.
+    /// The kind of difference.
     pub kind: DifferenceKind,
 }
 
@@ -39,9 +39,9 @@ pub enum DifferenceKind {
     Target,
     /// A file of another length.
     Size {
-        /// Of the first cluster's file.
+        /// The bytes of the first cluster's file.
         first_bytes: u64,
-        /// Of the second cluster's file.
+        /// The bytes of the second cluster's file.
         second_bytes: u64,
     },
     /// Another byte.

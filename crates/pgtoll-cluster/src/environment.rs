@@ -27,7 +27,7 @@ const INSTALLERS: [&str; 4] = ["PIP_", "XDG_", "npm_config_", "NPM_CONFIG_"];
 /// They are named in both cases.
 const PROXIES: [&str; 4] = ["ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];
 const PATH: &str = "PATH";
-/// Where no directory of `PATH` is left.
+/// The path if no directory of `PATH` is left.
 const SYSTEM_PATH: &str = "/usr/bin:/bin";
 
 /// The environment of servers and programs: a list of what passes, the rest (secrets, settings of

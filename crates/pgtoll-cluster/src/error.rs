@@ -36,7 +36,7 @@ pub enum ClusterError {
     Version {
         /// The program that was asked.
         program: PathBuf,
-        /// What it printed instead.
+        /// The error for its output.
         source: VersionParseError,
     },
     /// `postgres --version` did not end, printed too much, or could not be started.
@@ -44,7 +44,7 @@ pub enum ClusterError {
     NoVersion {
         /// The program that was asked.
         program: PathBuf,
-        /// What happened.
+        /// The error.
         reason: String,
     },
     /// The server that was asked for has a major version that is unknown to pgtoll.
@@ -61,9 +61,9 @@ pub enum ClusterError {
     /// A program that pgtoll found by itself, and that other users can change.
     #[error("{}: {reason}", path.display())]
     Untrusted {
-        /// What would be used.
+        /// The path that would be used.
         path: PathBuf,
-        /// Which part of it others may change.
+        /// The part of it that others may change.
         reason: Untrusted,
     },
     /// A program that comes with PostgreSQL is not there.
@@ -71,7 +71,7 @@ pub enum ClusterError {
     NoProgram {
         /// The place of the server's programs.
         directory: PathBuf,
-        /// What is missing there.
+        /// The missing program.
         program: String,
     },
     /// No embedded server is pinned for this major version or machine.
@@ -136,7 +136,7 @@ pub enum ClusterError {
     /// Engines that listen on addresses need a network of their own.
     #[error("no network of its own can be made for the engine: {reason}")]
     NoPrivateNetwork {
-        /// What the system says.
+        /// The system's reason.
         reason: String,
     },
     /// The guard ended, or did not understand.
@@ -148,7 +148,7 @@ pub enum ClusterError {
     /// The guard could not do something.
     #[error("{action}: {message}")]
     Guard {
-        /// What was asked of it.
+        /// The requested action.
         action: String,
         /// The system's error.
         message: String,
@@ -190,7 +190,7 @@ pub enum ClusterError {
     /// A file could not be read or written.
     #[error("{action} {}", path.display())]
     Io {
-        /// What was tried, as a verb.
+        /// The attempted action, as a verb.
         action: &'static str,
         /// The position.
         path: PathBuf,
@@ -206,7 +206,7 @@ pub enum ClusterError {
         #[source]
         reason: NotImported,
     },
-    /// What was to be done needs a stopped server.
+    /// The action needs a stopped server.
     #[error("the server of cluster \"{name}\" is running")]
     Running {
         /// The cluster's name.
@@ -224,7 +224,7 @@ pub enum ClusterError {
     /// A control group could not be made or used.
     #[error("limit memory: {action} {}: {source}", path.display())]
     MemoryGroup {
-        /// What was tried, as a verb.
+        /// The attempted action, as a verb.
         action: &'static str,
         /// The position.
         path: PathBuf,
@@ -234,7 +234,7 @@ pub enum ClusterError {
     /// A volume of our own could not be made or used.
     #[error("{action}: {source}")]
     Volume {
-        /// What was tried, as a verb.
+        /// The attempted action, as a verb.
         action: &'static str,
         /// The system's error.
         source: io::Error,
@@ -260,7 +260,7 @@ pub enum ClusterError {
     Connect {
         /// The cluster's name.
         name: String,
-        /// What happened.
+        /// The error.
         source: pgtoll_wire::Error,
     },
 }
@@ -279,7 +279,7 @@ impl ClusterError {
         move |source| Self::Io { action, path, source }
     }
 
-    /// What a user can do about it, in one sentence.
+    /// Returns advice in one sentence.
     pub fn hint(&self) -> Option<String> {
         self.hint_of_installation()
             .or_else(|| self.hint_of_place())
@@ -433,7 +433,7 @@ pub(crate) fn last_words(text: &str) -> &str {
         .unwrap_or("it printed nothing")
 }
 
-/// What a server logged since it last started, by the first line that it logs then (`PostmasterMain`).
+/// Returns the log since the last start, by the first line of a start (`PostmasterMain`).
 pub(crate) fn since_last_start(log: &str) -> &str {
     log.rfind("LOG:  starting PostgreSQL").map_or(log, |at| &log[at..])
 }

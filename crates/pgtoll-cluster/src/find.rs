@@ -19,7 +19,7 @@ use crate::{ClusterError, Guard, SERVER_PACKAGES, ServerPackage, ServerUser};
 pub struct Installation {
     /// The place of its programs.
     pub bin: PathBuf,
-    /// What `postgres --version` says.
+    /// The version that `postgres --version` prints.
     pub version: ServerVersion,
     /// How pgtoll came to it.
     pub origin: Origin,
@@ -46,7 +46,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Where packagers put servers. `*` is the version.
+/// The directories of packaged servers. `*` is the version.
 const PLACES: [&str; 4] =
     ["/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/usr/local/pgsql/bin", "/opt/pgsql/*/bin"];
 
@@ -226,7 +226,7 @@ impl Finder {
         Ok(Installation { bin, version, origin })
     }
 
-    /// What the servers in these directories say of their versions.
+    /// Returns the versions of the servers in these directories.
     fn versions_of<'a>(
         &self,
         bins: impl Iterator<Item = &'a Path>,

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::ServerUser;
 use crate::process::{Identity, command, descendants, read_small};
 
-/// What `mkdtemp` makes a working directory's name from.
+/// The template of a working directory's name, for `mkdtemp`.
 pub(crate) const TEMPLATE: &str = "pgtoll-XXXXXX";
 const PREFIX: &str = "pgtoll-";
 const SIGNATURE: &str = "guard.json";
@@ -146,7 +146,7 @@ fn mapped_shared_memory(pid: i32) -> Vec<PathBuf> {
     files.into_iter().collect()
 }
 
-/// What a server's processes map: segments that backends made are not mapped by the postmaster.
+/// Returns the shared memory of a server's processes: backends' segments are not mapped by the postmaster.
 pub(crate) fn shared_memory_of_tree(root: i32) -> Vec<PathBuf> {
     let tree = descendants(root).into_iter().chain([root]);
     let files: BTreeSet<PathBuf> = tree.flat_map(mapped_shared_memory).collect();

@@ -30,7 +30,7 @@ pub struct MemoryGroup {
     directory: PathBuf,
 }
 
-/// What a group's processes used of their memory.
+/// The memory that a group's processes used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryUse {
     /// The limit, in bytes.
@@ -70,7 +70,7 @@ impl MemoryGroup {
         Ok(group)
     }
 
-    /// What is used.
+    /// Returns the used memory.
     pub fn usage(&self) -> Result<MemoryUse, ClusterError> {
         let files = self.hierarchy.files();
         let statistics = self.read("memory.stat")?;
@@ -154,7 +154,7 @@ const PREFIX: &str = "pgtoll-";
 /// that the kernel charges at once.
 const SWAP_BYTES: u64 = 1 << 20;
 
-/// Where a version of control groups says what.
+/// The files of a version of control groups.
 struct Files {
     limit: &'static str,
     swap: &'static str,

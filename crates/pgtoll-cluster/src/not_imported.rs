@@ -11,7 +11,7 @@ pub enum NotImported {
     /// It is of another major version than the server.
     #[error("it is of PostgreSQL {found}, and the server of PostgreSQL {server}")]
     OtherMajor {
-        /// What its `PG_VERSION` says.
+        /// The content of its `PG_VERSION`.
         found: String,
         /// The server's major version.
         server: u32,

@@ -161,7 +161,7 @@ impl ServerPackage {
         }
     }
 
-    /// Where servers that pgtoll fetched have their programs.
+    /// Returns the program directories of servers that pgtoll fetched.
     pub(crate) fn in_stores() -> Vec<PathBuf> {
         let system = (!geteuid().is_root()).then(|| PathBuf::from(SYSTEM_STORE));
         let stores = store().into_iter().chain(system);
@@ -173,7 +173,7 @@ impl ServerPackage {
         programs_in(roots)
     }
 
-    /// Where servers that pip installed together with pgtoll have their programs.
+    /// Returns the program directories of servers that pip installed together with pgtoll.
     pub(crate) fn beside_this_program() -> Vec<PathBuf> {
         let packages = std::env::current_exe().map(|own| packages_beside(&own)).unwrap_or_default();
         let roots = packages.iter().flat_map(|packages| {
@@ -209,7 +209,7 @@ fn packages_beside(executable: &Path) -> Vec<PathBuf> {
     pythons.iter().flat_map(both).filter(|packages| packages.is_dir()).collect()
 }
 
-/// Of servers that root fetched.
+/// The directory of servers that root fetched.
 pub(crate) const SYSTEM_STORE: &str = "/var/cache/pgtoll/postgres";
 
 /// Where this user's servers are fetched to; `None` without a home. Root's servers run as another

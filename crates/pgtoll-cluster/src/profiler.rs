@@ -24,7 +24,7 @@ const FREQUENCY: &str = "999";
 /// Pages of perf's buffer for each CPU. An ordinary user may lock half a megabyte for each, for all
 /// of its profilers together.
 const BUFFER_PAGES: &str = "16";
-/// Of a report, at most.
+/// The most bytes of a report.
 const REPORT_BYTES: u64 = 64 << 20;
 
 /// A running `perf record`: samples of user mode by CPU time (`cpu-clock:u`), which needs neither
@@ -54,7 +54,7 @@ pub enum NoProfile {
 }
 
 impl NoProfile {
-    /// What a user can do about it, in one sentence.
+    /// Returns advice in one sentence.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Missing => Some("install it (Debian: apt-get install linux-perf)"),
@@ -66,7 +66,7 @@ impl NoProfile {
 }
 
 impl Profiler {
-    /// Where perf is installed.
+    /// Returns the path of perf.
     pub fn program() -> Option<PathBuf> {
         find_program("perf")
     }

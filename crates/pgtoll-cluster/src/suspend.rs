@@ -31,7 +31,7 @@ pub struct ServerProcesses {
     postmaster: OwnedFd,
 }
 
-/// What a disk is waited for.
+/// The longest wait for a disk.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// Short against a turn, and long against a look at `/proc`.
 const BETWEEN_LOOKS_NS: i64 = 100_000;

@@ -39,7 +39,7 @@ pub(crate) fn changeable_by_others(path: &Path) -> io::Result<Option<PathBuf>> {
     Ok(None)
 }
 
-/// Who may own or write to what this process trusts.
+/// The owners and writers that this process trusts.
 #[derive(Debug)]
 struct Trusted {
     users: [u32; 2],

@@ -23,7 +23,7 @@ pub struct LinkDelay {
     pub to_server: Duration,
 }
 
-/// What happens to bytes.
+/// The treatment of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkState {
     /// They arrive, each after the delay.
@@ -228,7 +228,7 @@ struct Chunk {
     bytes: Vec<u8>,
 }
 
-/// What is under way in one direction.
+/// The bytes under way in one direction.
 #[derive(Debug, Default)]
 struct Queue {
     waiting: Mutex<Waiting>,

@@ -28,7 +28,7 @@ pub(crate) struct ArmTrial<'a> {
     pub(crate) sessions: Sessions,
 }
 
-/// What a step did, as far as it is known without counters.
+/// The outcome of a step without counters.
 pub(crate) struct StepOutcome {
     pub(crate) elapsed: Duration,
     /// Outside of the server.
@@ -39,13 +39,13 @@ pub(crate) struct StepOutcome {
 }
 
 impl StepOutcome {
-    /// Of a step that has no client of ours.
+    /// Makes the outcome of a step without a client of pgtoll's.
     pub(crate) fn in_server(elapsed: Duration) -> Self {
         Self { elapsed, client_cpu_ns: None, tally: None, latencies: None, course: Vec::new() }
     }
 }
 
-/// What a recovery took.
+/// The time of a recovery.
 pub(crate) struct Recovery {
     pub(crate) elapsed: Duration,
     pub(crate) server_cpu_ns: u64,
@@ -239,7 +239,7 @@ impl<'a> ArmTrial<'a> {
         })
     }
 
-    /// What runs beside the step in this arm, if anything.
+    /// Returns the load beside the step in this arm.
     fn beside(&self, step: &StepSpec) -> Option<String> {
         let text = step.beside.as_deref().map(|text| substituted(text, &self.arm().values));
         text.filter(|text| !text.trim().is_empty())
@@ -266,7 +266,7 @@ impl<'a> ArmTrial<'a> {
         row.map_err(|source| BenchError::query(self.cluster(), source))
     }
 
-    /// What the server has used of the memory that it may use.
+    /// Returns the memory that the server used of its limit.
     pub(crate) fn memory_use(&self) -> Result<Option<MemoryUse>, BenchError> {
         memory_use(self.memory.as_ref())
     }

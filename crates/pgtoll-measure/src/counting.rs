@@ -110,11 +110,11 @@ fn affordable(
     Ok(workload.counted.min(fitting.max(1)))
 }
 
-/// What an arm has shown over its transactions.
+/// The counts of an arm over its transactions.
 struct CountedArm {
     counters: Counters,
     shown: Shown,
-    /// Of the baseline: what its WAL says of that of others.
+    /// For the baseline: predictions of the other arms' WAL.
     predicted: Result<Vec<Predicted>, WalReadError>,
 }
 

@@ -11,7 +11,7 @@ use pgtoll_wal::WalReadError;
 /// With less, a server cannot even write a WAL segment.
 const LEAST_FREE: u64 = 16 << 20;
 
-/// What can end a run. [`hint`](Self::hint) says what to try.
+/// An error that ends a run. [`hint`](Self::hint) has advice.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     /// A server of ours failed, or a signal came.
@@ -22,10 +22,10 @@ pub enum BenchError {
     Wal {
         /// The arm.
         arm: String,
-        /// What happened.
+        /// The error.
         source: WalReadError,
     },
-    /// Of the WAL that was to be counted not all is there.
+    /// WAL that was to be counted is missing.
     #[error("arm \"{arm}\": its WAL from {from} to {to} is not all there any more")]
     WalIncomplete {
         /// The arm.
@@ -42,7 +42,7 @@ pub enum BenchError {
         arm: String,
         /// The end of its server's log.
         log: String,
-        /// What happened.
+        /// The error.
         source: Box<pgtoll_workload::LoadError>,
     },
     /// A statement of ours failed.
@@ -52,7 +52,7 @@ pub enum BenchError {
         arm: String,
         /// The end of its server's log.
         log: String,
-        /// What happened.
+        /// The error.
         source: Box<pgtoll_wire::Error>,
     },
     /// A counter could not be read.
@@ -65,7 +65,7 @@ pub enum BenchError {
         arm: String,
         /// The setting.
         name: String,
-        /// What the server shows.
+        /// The value that the server shows.
         found: String,
         /// The expected value.
         expected: String,
@@ -75,13 +75,13 @@ pub enum BenchError {
     FilesDiffer {
         /// The arm.
         arm: String,
-        /// Where they differ.
+        /// The difference.
         difference: Difference,
     },
     /// A setting cannot be changed without a restart.
     #[error("setting {name} takes effect at a restart only (its context is {context})")]
     NotReloadable {
-        /// Which.
+        /// Its path.
         name: String,
         /// `pg_settings.context`.
         context: String,
@@ -153,9 +153,9 @@ pub enum BenchError {
     DiskTooSmall {
         /// The position.
         path: PathBuf,
-        /// What there is.
+        /// The available bytes.
         free_bytes: u64,
-        /// What the plan needs.
+        /// The bytes that the plan needs.
         needed_bytes: u64,
     },
     /// The arms' data do not fit into memory together.
@@ -164,9 +164,9 @@ pub enum BenchError {
         ByteSize(*available_bytes).rounded(), ByteSize(*needed_bytes).rounded()
     )]
     MemoryTooSmall {
-        /// What there is.
+        /// The available bytes.
         available_bytes: u64,
-        /// What the plan needs.
+        /// The bytes that the plan needs.
         needed_bytes: u64,
     },
     /// Something failed, and the disk of the clusters is full.
@@ -174,7 +174,7 @@ pub enum BenchError {
     DiskFull {
         /// The position.
         path: PathBuf,
-        /// What failed.
+        /// The error.
         source: Box<BenchError>,
     },
     /// The record could not be written.
@@ -212,7 +212,7 @@ impl BenchError {
         Self::Query { arm, log: cluster.last_words(), source: Box::new(source) }
     }
 
-    /// What a user can do about it.
+    /// Returns advice.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Cluster(error) => error.hint(),

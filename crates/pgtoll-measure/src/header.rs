@@ -97,7 +97,7 @@ fn figures(spec: &WorkloadSpec, plan: &Plan) -> Vec<Workload> {
     script.chain(command).chain(steps).chain(total).collect()
 }
 
-/// What a step does beyond its action's text; `None` of statements, pgbench's steps and restarts.
+/// Returns the details of a step beyond its text; `None` for statements, pgbench's steps and restarts.
 fn operation_kind(step: &StepSpec) -> Option<OperationOf> {
     match step.kind() {
         StepKind::Program(_) => Some(OperationOf::Program),

@@ -7,7 +7,7 @@ use pgtoll_wire::{Connection, Dsn, Error, Row};
 
 use crate::Experiment;
 
-/// What a server is set to, apart from its defaults.
+/// The settings of a server that differ from its defaults.
 #[derive(Clone, Debug)]
 pub struct SettingsOfServer {
     /// The connection, without secrets.
@@ -17,12 +17,12 @@ pub struct SettingsOfServer {
     settings: Vec<(String, String)>,
 }
 
-/// What was taken of another server's settings, and what was not.
+/// The settings that were taken from another server, and those that were not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LikeSettings {
     /// The settings that servers of ours get.
     pub taken: BTreeMap<String, String>,
-    /// What was changed or left out, and why, a line each.
+    /// Changed and omitted settings with their reasons, a line each.
     pub notes: Vec<String>,
 }
 
@@ -229,7 +229,7 @@ impl LikeSettings {
         }
     }
 
-    /// What was taken and what was not, a line each.
+    /// Returns the taken and the omitted settings, a line each.
     pub fn lines(&self, server: &SettingsOfServer) -> Vec<String> {
         let taken: Vec<String> =
             self.taken.iter().map(|(name, value)| format!("{name} = {value}")).collect();

@@ -24,17 +24,17 @@ use crate::turns::{Turns, in_turns};
 use crate::units::nanoseconds;
 use crate::{BenchError, Plan, Progress, StepSpec, WorkloadSpec};
 
-/// What all repetitions share.
+/// The state that all repetitions share.
 pub(crate) struct Operations<'a> {
     plan: &'a Plan,
     arms: &'a Arms,
     /// pgtoll's own program, for programs that call it.
     pgtoll: &'a Path,
-    /// What earlier runs here show of its intervals.
+    /// Calibrations from earlier runs here.
     calibration: &'a [Calibration],
     /// Those of the workload that runs.
     done: Vec<Operation>,
-    /// What was noted once is not noted again.
+    /// Notes that were already made.
     noted: BTreeSet<String>,
 }
 
@@ -53,7 +53,7 @@ struct NextStep<'a> {
     /// The table that it is about.
     table: Option<&'a str>,
     slot: OrderSlot,
-    /// Of its clients.
+    /// The seed of its clients.
     seed: u64,
 }
 
@@ -86,7 +86,7 @@ impl<'a> Totals<'a> {
     }
 }
 
-/// What a measured step took.
+/// The costs of a measured step.
 struct Measurement {
     /// When it began, in the run.
     start: Duration,
@@ -302,7 +302,7 @@ impl<'a> Operations<'a> {
         run.recorder.sync()
     }
 
-    /// What an arm's server does during the step with this number.
+    /// Samples an arm's server during the step with this number.
     fn sample(
         &mut self,
         workload: &WorkloadSpec,

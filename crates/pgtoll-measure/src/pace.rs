@@ -15,7 +15,7 @@ pub(crate) const FEWEST_BLOCKS: u32 = 10;
 pub(crate) struct Pace {
     /// `None` when the user said how long rounds are.
     end: Option<Instant>,
-    /// Of this workload.
+    /// The rounds of this workload that are left.
     rounds_left: u32,
     /// A round's time beyond that of its blocks as planned: restarts, warm-up, slices that took
     /// longer. The last round's.

@@ -13,7 +13,7 @@ use crate::experiment::{SHORTEST_STEP, StepKind};
 use crate::units::nanoseconds;
 use crate::{ArmSpec, BenchError, Experiment, StepSpec, WorkloadSpec};
 
-/// What a user may choose; `None` leaves it to the experiment or to pgtoll.
+/// The choices of a user; `None` leaves one to the experiment or to pgtoll.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Choices {
     /// pgbench's scale factor.
@@ -39,7 +39,7 @@ pub struct Choices {
     pub seed: u64,
 }
 
-/// What exactly will run.
+/// The plan of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The experiment.
@@ -60,7 +60,7 @@ pub struct Plan {
     pub seed: u64,
 }
 
-/// What `measure` takes when nobody says otherwise.
+/// The default budget of `measure`.
 pub const BUDGET: Duration = Duration::from_secs(300);
 /// Long enough for many transactions, short against a neighbour's job.
 const SLICE: Duration = Duration::from_millis(50);
@@ -258,7 +258,7 @@ impl Plan {
         of_arms + of_steps.max().unwrap_or(0)
     }
 
-    /// What a reader of the results has to know before there are any.
+    /// Returns warnings for the reader, before there are results.
     pub fn warnings(&self) -> Vec<String> {
         let data = ByteSize(self.data_bytes());
         let misses = self.experiment.scripts().map(|(script, _)| script).filter(|item| item.misses);
@@ -276,7 +276,7 @@ impl Plan {
 
     /// The size of shared buffers under this workload, in bytes.
     fn shared_buffers(&self, spec: &WorkloadSpec) -> u64 {
-        /// Of every version that pgtoll knows.
+        /// The default of every version that pgtoll knows.
         const DEFAULT: u64 = 128 << 20;
         let common = self.experiment.settings.get("shared_buffers");
         let text = spec.settings.get("shared_buffers").or(common);
@@ -505,7 +505,7 @@ impl Plan {
         self.experiment.arms.len() as u64
     }
 
-    /// Of one arm.
+    /// Returns the data size of one arm.
     fn data_bytes(&self) -> u64 {
         u64::from(self.experiment.scale) * BYTES_PER_SCALE
     }
@@ -544,7 +544,7 @@ fn transaction_duration(mix: &Mix) -> Duration {
     if mix.writes() { cost::COMMIT } else { cost::READ }
 }
 
-/// What pgbench's rows take that a trial makes, and their WAL.
+/// Returns the bytes of the rows that a trial makes with pgbench, and of their WAL.
 fn bytes_made(spec: &WorkloadSpec) -> u64 {
     let loads = spec
         .steps

@@ -17,7 +17,7 @@ use pgtoll_wal::{
 use crate::prepare::settings;
 use crate::{ArmSpec, Experiment, WorkloadSpec};
 
-/// What the model knows. Arms that differ from the baseline in anything else are not predicted.
+/// The settings that the model knows. Arms with other differences are not predicted.
 const KNOWN: [&str; 5] = [
     "checkpoint_completion_target",
     "checkpoint_timeout",

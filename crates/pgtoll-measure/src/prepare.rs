@@ -212,14 +212,14 @@ pub(crate) fn check_shown(experiment: &Experiment, shown: &[Shown]) -> Result<()
     shown.iter().try_for_each(|arm| arm.check_against(baseline, experiment))
 }
 
-/// What a running server shows of itself.
+/// The settings that a running server shows.
 #[derive(Debug)]
 pub(crate) struct Shown {
     arm: String,
     settings: BTreeMap<String, String>,
 }
 
-/// Where a cluster lies is not a difference between arms.
+/// Settings of places, which are not differences between arms.
 const PLACES: [&str; 5] =
     ["config_file", "data_directory", "external_pid_file", "hba_file", "ident_file"];
 

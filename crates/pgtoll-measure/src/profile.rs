@@ -32,7 +32,7 @@ pub(crate) fn profile(rounds: &Rounds<'_>, run: &mut Run<'_>) -> Result<(), Benc
     run.recorder.sync()
 }
 
-/// What `perf` has sampled, or why it has not.
+/// The samples of `perf`, or the reason for their absence.
 pub(crate) type Sampled = Result<pgtoll_observe::Profile, NoProfile>;
 
 /// Writes the share of the functions whose names begin so in a workload's arm; or, and then

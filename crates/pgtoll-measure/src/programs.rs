@@ -12,7 +12,7 @@ use crate::names::{DATABASE, PGBENCH, SHELL};
 use crate::units::nanoseconds;
 use crate::{ArmSpec, BenchError, StepSpec};
 
-/// Where a trial's programs run, and what they find there.
+/// The environment of a trial's programs.
 pub(crate) struct Programs<'a> {
     pub(crate) arm: &'a ArmSpec,
     pub(crate) cluster: Cluster,
@@ -26,7 +26,7 @@ pub(crate) struct StartedProgram {
     /// Its name with the guard.
     pub(crate) name: String,
     pub(crate) pid: i32,
-    /// What the shell was given.
+    /// The command line of the shell.
     text: String,
 }
 

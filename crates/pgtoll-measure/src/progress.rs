@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::InterimEstimate;
 
-/// What a run is about at the moment.
+/// The present step of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Progress<'a> {
     /// The place of the clusters.
@@ -26,7 +26,7 @@ pub enum Progress<'a> {
         round: u32,
         /// The block in the round, from 1.
         block: u32,
-        /// What the rounds before it have shown.
+        /// The estimate from the rounds before it.
         interim: InterimEstimate,
     },
     /// A repetition of operations begins.
@@ -37,7 +37,7 @@ pub enum Progress<'a> {
         repetition: u32,
         /// How many repetitions there will be.
         repetitions: u32,
-        /// What those before it have shown.
+        /// The estimate from those before it.
         interim: InterimEstimate,
     },
 }

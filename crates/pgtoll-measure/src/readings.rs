@@ -8,7 +8,7 @@ use pgtoll_wire::Connection;
 
 use crate::BenchError;
 
-/// What was moved between two samples; `None` where the kernel does not report it.
+/// Returns the bytes moved between two samples; `None` if the kernel does not report them.
 pub(crate) fn io_bytes(before: Option<IoSample>, after: Option<IoSample>) -> Option<IoBytes> {
     let used = after?.since(&before?);
     Some(IoBytes {
@@ -18,13 +18,13 @@ pub(crate) fn io_bytes(before: Option<IoSample>, after: Option<IoSample>) -> Opt
     })
 }
 
-/// Where the next record of WAL will be.
+/// Returns the insert position of WAL.
 pub(crate) fn wal_insert(cluster: &Cluster, monitor: &mut Connection) -> Result<Lsn, BenchError> {
     let row = monitor.query_one("SELECT pg_current_wal_insert_lsn() AS lsn");
     row.and_then(|row| row.parse("lsn")).map_err(|source| BenchError::query(cluster, source))
 }
 
-/// What a server has used of the memory that it may use; `None` without a limit.
+/// Returns the memory that a server used of its limit; `None` without a limit.
 pub(crate) fn memory_use(group: Option<&MemoryGroup>) -> Result<Option<MemoryUse>, BenchError> {
     let usage = group.map(MemoryGroup::usage).transpose()?;
     Ok(usage.map(|usage| MemoryUse { peak_bytes: usage.peak_bytes, limit_hits: usage.limit_hits }))

@@ -21,7 +21,7 @@ use crate::server::{Length, Load, Server};
 use crate::units::nanoseconds;
 use crate::{BenchError, Plan, Progress, WorkloadSpec};
 
-/// What all rounds of a workload share.
+/// The state that all rounds of a workload share.
 pub(crate) struct Rounds<'a> {
     plan: &'a Plan,
     pub(crate) workload: &'a WorkloadSpec,
@@ -32,9 +32,9 @@ pub(crate) struct Rounds<'a> {
     slices: Vec<Slice>,
     /// The rounds that ended, for the stop rule.
     ended: Vec<RoundEnd>,
-    /// Of the arms; in a crossover the one that is all of them.
+    /// The clusters of the arms; in a crossover the one that all share.
     clusters: &'a [Cluster],
-    /// What earlier runs here show of its intervals.
+    /// Calibrations from earlier runs here.
     calibration: &'a [Calibration],
     start_orders: BalancedOrders,
     slice_orders: BalancedOrders,
@@ -46,7 +46,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two readings of what the servers have moved.
 const BETWEEN_SAMPLES: Duration = Duration::from_millis(500);
 
-/// What a round has of an arm besides its slices.
+/// The sums of an arm in a round besides its slices.
 #[derive(Default)]
 struct ArmTally {
     latencies: Latencies,

@@ -13,7 +13,7 @@ use crate::{BenchError, Plan, Progress};
 /// A run that goes on.
 pub(crate) struct Run<'a> {
     pub(crate) plan: &'a Plan,
-    /// Of the servers' version.
+    /// The facts of the servers' version.
     pub(crate) facts: &'static MajorFacts,
     pub(crate) interrupt: &'a Interrupt,
     pub(crate) calibration: &'a [Calibration],

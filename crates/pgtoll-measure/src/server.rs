@@ -41,7 +41,7 @@ struct Counts {
     io: Option<IoSample>,
 }
 
-/// What makes the load.
+/// The source of the load.
 pub(crate) enum Load {
     /// Sessions of our own.
     Clients { crowd: Crowd, rate: Option<f64> },
@@ -411,7 +411,7 @@ impl Load {
         Ok(Self::Clients { crowd, rate: workload.rate })
     }
 
-    /// Of our own sessions.
+    /// Returns the connections of pgtoll's own sessions.
     pub(crate) fn connections(&mut self) -> impl Iterator<Item = &mut Connection> {
         let crowd = match self {
             Self::Clients { crowd, .. } => Some(crowd),

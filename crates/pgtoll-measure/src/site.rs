@@ -6,7 +6,7 @@ use pgtoll_cluster::{GuardOptions, Installation};
 use pgtoll_record::Calibration;
 use pgtoll_system::Interrupt;
 
-/// Where and with what a plan runs.
+/// The site of a run.
 #[derive(Debug)]
 pub struct Site<'a> {
     /// The servers' programs.
@@ -15,11 +15,11 @@ pub struct Site<'a> {
     pub guard: &'a GuardOptions,
     /// Whether a signal came.
     pub interrupt: &'a Interrupt,
-    /// Where the record goes; the directory exists.
+    /// The directory of the record; it exists.
     pub output: &'a Path,
     /// The run's own name (`--name`).
     pub name: Option<String>,
-    /// What earlier runs on this machine say of its intervals.
+    /// Calibrations from earlier runs on this machine.
     pub calibration: Vec<Calibration>,
     /// pgtoll's version.
     pub pgtoll: &'a str,

@@ -99,12 +99,12 @@ fn needs<'s>(
     Some(format!("{subject} needs PostgreSQL {since}, and this is {version}"))
 }
 
-/// What a server says of the settings in which arms differ.
+/// A server's answers about the settings in which arms differ.
 struct Answers {
     by_setting: BTreeMap<String, Answer>,
 }
 
-/// What a server says of a setting.
+/// A server's answer about a setting.
 struct Answer {
     /// The words that it takes; `None`: it takes numbers, truth values or any text.
     words: Option<Vec<String>>,
@@ -182,7 +182,7 @@ impl Answer {
     }
 }
 
-/// What a server logs that does not start with these settings; `None`: it starts.
+/// Returns the log of a server that does not start with these settings; `None`: it starts.
 fn start_failure(
     common: &BTreeMap<String, String>,
     own: &BTreeMap<String, String>,

@@ -22,24 +22,24 @@ use crate::run::Run;
 use crate::sessions::Sessions;
 use crate::{BenchError, StepSpec};
 
-/// What a step took in an arm, the turns of others left out.
+/// The costs of a step in an arm, without the turns of others.
 pub(crate) struct TurnsOutcome {
     /// When its first turn began, in the run.
     pub(crate) start: Duration,
-    /// Of its turns together.
+    /// The time of its turns together.
     pub(crate) elapsed: Duration,
     pub(crate) turns: u32,
     pub(crate) server_cpu: CpuUsed,
-    /// Of the program that did the step; `None` of statements and pgbench's steps.
+    /// The CPU of the program that did the step; `None` for statements and pgbench's steps.
     pub(crate) client_cpu_ns: Option<u64>,
 }
 
 /// Whose step has ended, and how.
 type StepEnd = (usize, Result<(), BenchError>);
 
-/// Who works when, and where.
+/// The turns of arms on CPUs.
 pub(crate) struct Turns {
-    /// Of the arms.
+    /// The orders of the arms.
     pub(crate) orders: BalancedOrders,
     /// The CPU for all of them; they change it together from start to start.
     pub(crate) cpu: usize,

@@ -59,7 +59,7 @@ pub enum ObserveError {
     /// A file of /proc could not be read.
     #[error("read {what}")]
     Proc {
-        /// Which.
+        /// Its path.
         what: &'static str,
         /// The system's error.
         source: ProcError,
@@ -67,7 +67,7 @@ pub enum ObserveError {
     /// A system call failed.
     #[error("{what}")]
     System {
-        /// Which.
+        /// Its path.
         what: &'static str,
         /// The system's error.
         source: nix::errno::Errno,
@@ -78,7 +78,7 @@ pub enum ObserveError {
 }
 
 impl ObserveError {
-    /// What a user can do about it.
+    /// Returns advice.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {

@@ -161,7 +161,7 @@ fn fault_lines(judge: &JudgeRecord) -> Vec<String> {
 /// Rows of three cells: name, number, words.
 type NamedCount = (&'static str, u64, String);
 
-/// What clients saw.
+/// The observations of clients.
 fn seen_rows(judge: &JudgeRecord) -> Vec<NamedCount> {
     let counts = &judge.transactions;
     let limit = seconds_text(judge.design.wait_limit_s);

@@ -100,7 +100,7 @@ pub enum Error {
     Setting {
         /// The setting.
         name: String,
-        /// What the server said.
+        /// The server's error.
         value: String,
     },
 

@@ -15,7 +15,7 @@ pub enum LoadError {
         line: usize,
         /// The statement.
         statement: String,
-        /// What the server said.
+        /// The server's error.
         source: Box<pgtoll_wire::Error>,
     },
     /// The data are not what a built-in script works on.

@@ -19,7 +19,7 @@ pub struct AutoFailover {
     bin: PathBuf,
 }
 
-/// What differs between nodes and topologies.
+/// The settings that differ between nodes and topologies.
 #[derive(Clone, Copy, Debug)]
 pub struct AutoFailoverSettings {
     /// The number of the node's address.
@@ -62,7 +62,7 @@ impl AutoFailover {
         ["pg-auto-failover-cli".to_owned(), format!("postgresql-{major}-auto-failover")]
     }
 
-    /// What it says about its version.
+    /// Returns its version, as it reports it.
     pub fn version(&self, guard: &mut Guard) -> Result<String, ClusterError> {
         let printed = guard.run(&self.program, &["version"])?.tail;
         Ok(version_words(&printed))
@@ -157,7 +157,7 @@ impl AutoFailover {
         })
     }
 
-    /// What hands over to the other node by plan, run on a host of the network: a program, and its arguments.
+    /// Returns the program and arguments of a planned switchover, for a host of the network.
     pub fn switchover(
         &self,
         (network, host): (&PrivateNetwork, u8),
@@ -197,7 +197,7 @@ fn environment(cluster: &Cluster) -> Result<BTreeMap<String, String>, ClusterErr
     Ok(variables.map(|(name, value)| (name.to_owned(), value)).into())
 }
 
-/// Of lines like `pg_autoctl version 2.0`, the first.
+/// Returns the version from lines like `pg_autoctl version 2.0`.
 fn version_words(printed: &str) -> String {
     let line = printed.lines().next().unwrap_or_default().trim();
     let version = line.rsplit(' ').next().unwrap_or(line);

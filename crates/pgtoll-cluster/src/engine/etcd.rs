@@ -24,7 +24,7 @@ pub struct RunningEtcd {
 }
 
 impl Etcd {
-    /// Where it listens, on an address of its own.
+    /// Its port, on an address of its own.
     pub const PORT: u16 = 2379;
     const PEER_PORT: u16 = 2380;
 
@@ -37,7 +37,7 @@ impl Etcd {
         })
     }
 
-    /// What it says about its version.
+    /// Returns its version, as it reports it.
     pub fn version(&self, guard: &mut Guard) -> Result<String, ClusterError> {
         // `etcd Version: 3.4.23`
         Ok(super::version(guard, &self.program)?.replace(" Version:", ""))
@@ -73,7 +73,7 @@ impl Etcd {
     }
 }
 
-/// What it logs at its start is less.
+/// The bytes of its log that are read: its start logs less.
 const LOG_BYTES: u64 = 1 << 16;
 
 impl RunningEtcd {

@@ -51,7 +51,7 @@ impl Haproxy {
         })
     }
 
-    /// What it says about its version.
+    /// Returns its version, as it reports it.
     pub fn version(&self, guard: &mut Guard) -> Result<String, ClusterError> {
         Ok(version_words(&guard.run(&self.program, &["-v"])?.tail))
     }
@@ -110,7 +110,7 @@ fn text(place: &str, checks: HaproxyChecks, servers: &[(&str, Ipv4Addr)]) -> Str
     text
 }
 
-/// Of lines like `HAProxy version 2.6.12-1+deb12u4 2023/12/16 - https://haproxy.org/`.
+/// Returns the version from lines like `HAProxy version 2.6.12-1+deb12u4 2023/12/16 - https://haproxy.org/`.
 fn version_words(printed: &str) -> String {
     let mut words = printed.split_whitespace().skip_while(|word| *word != "version").skip(1);
     let version = words.next().and_then(|version| version.split('-').next());
@@ -118,7 +118,7 @@ fn version_words(printed: &str) -> String {
 }
 
 impl RunningHaproxy {
-    /// What holds its socket.
+    /// Returns the directory of its socket.
     pub fn directory(&self) -> &Path {
         &self.directory
     }

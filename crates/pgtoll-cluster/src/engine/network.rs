@@ -30,7 +30,7 @@ enum NetworkHosts {
     Apart { ip: PathBuf, keepers: BTreeMap<u8, i32> },
 }
 
-/// What of a network with a switch is cut.
+/// A cut of a network with a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NetworkCut {
     /// A host from all others.
@@ -39,9 +39,9 @@ pub enum NetworkCut {
     Between([u8; 2]),
 }
 
-/// What the process that keeps it prints when the loopback device is up.
+/// The line that its keeper prints when the loopback device is up.
 const READY: &str = "ready";
-/// What else a shell or `ip` prints is short.
+/// The bytes of other output of a shell or `ip`.
 const LOG_BYTES: u64 = 4096;
 /// Has the rights over all that is made in them.
 const AS_ROOT: [&str; 3] = ["--user", "--map-root-user", "--net"];
@@ -185,7 +185,7 @@ impl PrivateNetwork {
         })
     }
 
-    /// What runs a program on a host of it: a program, and its arguments.
+    /// Returns the program and arguments that run a program on one of its hosts.
     pub fn command(&self, host: u8, program: &Path, arguments: &[&str]) -> (PathBuf, Vec<String>) {
         let keeper = match &self.hosts {
             NetworkHosts::Together => None,
@@ -194,7 +194,7 @@ impl PrivateNetwork {
         self.command_beside(keeper.copied().unwrap_or(self.holder), program, arguments)
     }
 
-    /// What runs a program in the namespaces of a process.
+    /// Returns the command that runs a program in the namespaces of a process.
     fn command_beside(
         &self,
         process: i32,
@@ -215,7 +215,7 @@ impl PrivateNetwork {
     }
 }
 
-/// Of a word like `11:4711`: a host, and the process that keeps its namespace.
+/// Parses a word like `11:4711`: a host, and the process that keeps its namespace.
 fn keeper(word: &str) -> Option<(u8, i32)> {
     let (host, pid) = word.split_once(':')?;
     Some((host.parse().ok()?, pid.parse().ok()?))

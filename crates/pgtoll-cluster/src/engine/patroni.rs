@@ -18,7 +18,7 @@ pub struct Patroni {
     client: PathBuf,
 }
 
-/// What differs between nodes and topologies.
+/// The settings that differ between nodes and topologies.
 #[derive(Clone, Debug)]
 pub struct PatroniSettings {
     /// The number of the node's address.
@@ -42,7 +42,7 @@ pub struct PatroniSettings {
 impl Patroni {
     /// Debian's packages with all that is used beside it.
     pub const PACKAGES: [&str; 4] = ["patroni", "python3-etcd", "etcd-server", "haproxy"];
-    /// Of the interface that proxies ask, on each node's address.
+    /// The port of the interface for proxies, on each node's address.
     pub const REST_PORT: u16 = 8008;
 
     /// The one in `PATH`.
@@ -57,12 +57,12 @@ impl Patroni {
         Ok(Self { daemon: find("patroni")?, client: find("patronictl")? })
     }
 
-    /// What it says about its version.
+    /// Returns its version, as it reports it.
     pub fn version(&self, guard: &mut Guard) -> Result<String, ClusterError> {
         Ok(super::version(guard, &self.daemon)?.replace("patroni ", "Patroni "))
     }
 
-    /// What looks after a server: a stopped one, or none yet.
+    /// Makes the node of a stopped server, or of one to be made.
     pub fn node(
         &self,
         guard: &mut Guard,
@@ -84,7 +84,7 @@ impl Patroni {
         })
     }
 
-    /// Where the daemon beside this server reports.
+    /// Returns the log of the daemon beside this server.
     pub fn log(cluster: &Cluster) -> PathBuf {
         cluster.directory().join("patroni.log")
     }

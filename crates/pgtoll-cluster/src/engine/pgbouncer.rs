@@ -32,7 +32,7 @@ impl Pgbouncer {
         })
     }
 
-    /// What it says about its version.
+    /// Returns its version, as it reports it.
     pub fn version(&self, guard: &mut Guard) -> Result<String, ClusterError> {
         super::version(guard, &self.program)
     }
@@ -116,7 +116,7 @@ impl RunningPgbouncer {
         &self.name
     }
 
-    /// What holds its socket and its configuration.
+    /// Returns the directory of its socket and configuration.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
@@ -126,7 +126,7 @@ impl RunningPgbouncer {
         self.directory.join("databases.ini")
     }
 
-    /// What that file says when clients are led to the server with its socket in this directory.
+    /// Returns the text of that file for clients of the server with its socket in this directory.
     pub fn databases(&self, server: &Path) -> Result<String, ClusterError> {
         let database = &self.database;
         let host = plain_path(server)?;

@@ -44,7 +44,7 @@ impl Pgpool {
         })
     }
 
-    /// What it says about its version: `Pgpool-II 4.3.5`.
+    /// Returns its version, such as `Pgpool-II 4.3.5`.
     pub fn version(&self, guard: &mut Guard) -> Result<String, ClusterError> {
         Ok(version_words(&super::version(guard, &self.program)?))
     }
@@ -138,7 +138,7 @@ fn settings(clients: u32) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Of a line like `pgpool-II version 4.3.5 (tamahomeboshi)`.
+/// Returns the version from a line like `pgpool-II version 4.3.5 (tamahomeboshi)`.
 fn version_words(printed: &str) -> String {
     match version_numbers(printed) {
         Some(version) => format!("Pgpool-II {version}"),
@@ -165,7 +165,7 @@ pub struct RunningPgpool {
 }
 
 impl RunningPgpool {
-    /// Where its clients connect.
+    /// Returns the endpoint of its clients.
     pub fn endpoint(&self) -> UnixEndpoint {
         UnixEndpoint::new(&self.directory, Pgpool::PORT)
     }
@@ -178,7 +178,7 @@ impl RunningPgpool {
         Connection::connect(&config)
     }
 
-    /// What makes one of PostgreSQL's client programs connect through it.
+    /// Returns arguments with which PostgreSQL's client programs connect through it.
     pub fn client_arguments(&self) -> Vec<String> {
         let directory = self.directory.to_string_lossy();
         let port = Pgpool::PORT.to_string();

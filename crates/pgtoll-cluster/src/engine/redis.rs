@@ -25,7 +25,7 @@ impl Redis {
         Ok(Self { server: find("redis-server")?, client: find("redis-cli")? })
     }
 
-    /// What the server says about its version: `Redis 7.0.15`.
+    /// Returns the server's version, such as `Redis 7.0.15`.
     pub fn version(&self, guard: &mut Guard) -> Result<String, ClusterError> {
         Ok(version_words(&super::version(guard, &self.server)?))
     }
@@ -40,7 +40,7 @@ impl Redis {
         }
     }
 
-    /// Where `redis-cli` is, as a word of a shell's command line.
+    /// Returns the path of `redis-cli`, quoted for a shell.
     pub fn client(&self) -> Result<&str, ClusterError> {
         plain_path(&self.client)
     }
@@ -86,7 +86,7 @@ fn find(program: &'static str) -> Result<PathBuf, ClusterError> {
     })
 }
 
-/// Of a line like `Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64`.
+/// Returns the version from a line like `Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64`.
 fn version_words(printed: &str) -> String {
     let version = printed.split_whitespace().find_map(|word| word.strip_prefix("v="));
     version.map_or_else(|| printed.to_owned(), |version| format!("Redis {version}"))
@@ -101,12 +101,12 @@ pub struct RunningRedis {
 }
 
 impl RunningRedis {
-    /// What holds its socket and its configuration.
+    /// Returns the directory of its socket and configuration.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Where it listens.
+    /// Returns its socket.
     pub fn socket(&self) -> PathBuf {
         self.directory.join(SOCKET)
     }

@@ -15,12 +15,12 @@ pub struct Repmgr {
     bin: PathBuf,
 }
 
-/// What differs between nodes and topologies in `repmgr.conf`.
+/// The settings of `repmgr.conf` that differ between nodes and topologies.
 #[derive(Clone, Debug)]
 pub struct RepmgrSettings {
     /// The node's number, from 1.
     pub node_id: u32,
-    /// Where others find the server's socket: that of a link in between; `None`: in its directory.
+    /// The directory in which others find the server's socket: that of a link in between; `None`: its own.
     pub host: Option<PathBuf>,
     /// It may be promoted (`priority`).
     pub may_be_promoted: bool,
@@ -66,7 +66,7 @@ impl Repmgr {
         })
     }
 
-    /// What it says about its version.
+    /// Returns its version, as it reports it.
     pub fn version(&self, guard: &mut Guard) -> Result<String, ClusterError> {
         super::version(guard, &self.client)
     }

@@ -25,7 +25,7 @@ pub struct EngineSurvey {
     pub auto_failover: Option<AutoFailover>,
 }
 
-/// What pgtoll is tested with, as the programs say it.
+/// The versions that pgtoll is tested with, as the programs report them.
 pub const TESTED_ENGINES: [&str; 8] = [
     "repmgr 5.3.3",
     "PgBouncer 1.18.0",
@@ -89,7 +89,7 @@ impl EngineSurvey {
         packages
     }
 
-    /// What the engines that are there say about their versions.
+    /// Returns the versions of the engines that are installed.
     pub fn versions(&self, guard: &mut Guard) -> Result<Vec<String>, ClusterError> {
         let repmgr = self.repmgr.as_ref().map(|repmgr| repmgr.version(guard)).transpose()?;
         let pgbouncer =

@@ -34,7 +34,7 @@ use crate::{ClusterError, ServerUser};
 pub struct GuardOptions {
     /// The program that calls [`guard_main`] when its first argument is `__guard`.
     pub executable: PathBuf,
-    /// Where the guard makes its working directory.
+    /// The directory in which the guard makes its working directory.
     pub base: PathBuf,
     /// Whom it and its servers run as.
     pub user: ServerUser,
@@ -206,7 +206,7 @@ impl Guard {
         }
     }
 
-    /// What the program of this name prints, standard output and error together.
+    /// Returns the file with the output of the program of this name, standard output and error together.
     pub fn program_log(&self, name: &str) -> PathBuf {
         self.directory.join(format!("{name}.log"))
     }

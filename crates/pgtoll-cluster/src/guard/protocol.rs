@@ -93,7 +93,7 @@ pub(super) enum Request {
 }
 
 impl Request {
-    /// What it asks for, in words.
+    /// Describes the request.
     pub(super) fn describe(&self) -> String {
         match self {
             Self::Become { user } => format!("change to user {}", user.name),
@@ -154,7 +154,7 @@ pub(super) enum Reply {
     },
 }
 
-/// What came of `postgres --version`.
+/// The result of `postgres --version`.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum VersionAnswer {
     Printed(String),
@@ -188,7 +188,7 @@ impl StopMode {
     }
 }
 
-/// What a program in the background can be told.
+/// A signal for a program in the background.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ProgramSignal {
     /// Freezes it (SIGSTOP): it uses no CPU until it continues.
@@ -229,7 +229,7 @@ pub struct Output {
     pub status: String,
     /// The end of what it printed, standard output and error together.
     pub tail: String,
-    /// What it and its children used.
+    /// The resources of the process and its children.
     pub usage: Usage,
 }
 

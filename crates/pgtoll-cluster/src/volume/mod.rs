@@ -30,7 +30,7 @@ use crate::environment::find_daemon;
 use crate::process::{command, tail_of};
 use crate::{ClusterError, Guard};
 
-/// What a volume is for.
+/// The purpose of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VolumeKind {
     /// It holds so many bytes and no more: a file system in memory (tmpfs).
@@ -124,9 +124,9 @@ pub struct Volumes {
 /// A volume, as long as its [`Volumes`] live.
 #[derive(Clone, Debug)]
 pub struct Volume {
-    /// Where it is mounted in the store.
+    /// Its mount point in the store.
     mounted: PathBuf,
-    /// What takes the place of the server's directory.
+    /// The directory that replaces the server's.
     contents: PathBuf,
 }
 

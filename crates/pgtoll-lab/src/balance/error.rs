@@ -27,10 +27,10 @@ pub enum BalanceError {
         /// The last line that it printed.
         output: String,
     },
-    /// What was waited for did not come.
+    /// The awaited state was not reached.
     #[error("{what} not reached within {seconds} s: {state}")]
     NotReached {
-        /// What was waited for.
+        /// The awaited state.
         what: &'static str,
         /// For how long.
         seconds: u64,

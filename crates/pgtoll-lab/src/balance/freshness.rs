@@ -124,10 +124,10 @@ fn try_rung(
 /// The place of the primary's WAL.
 const PLACE: &str = "SELECT pg_current_wal_insert_lsn()";
 
-/// Where a reader waits.
+/// The kind of wait of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WaitKind {
-    /// Where the balancer leads it.
+    /// The server that the balancer chooses.
     Balanced,
     /// On a standby, without the balancer.
     Direct,

@@ -36,14 +36,14 @@ pub struct BalancePlan {
     pub slices: u32,
 }
 
-/// Where it is done.
+/// The site of the lab.
 #[derive(Debug)]
 pub struct BalanceSite<'a> {
     /// The servers.
     pub installation: &'a Installation,
-    /// What is in front of them.
+    /// The balancer in front of them.
     pub pgpool: &'a Pgpool,
-    /// What starts all of it.
+    /// The guard that starts all programs.
     pub guard: Guard,
     /// The machine.
     pub host: Host,
@@ -51,7 +51,7 @@ pub struct BalanceSite<'a> {
     pub interrupt: &'a Interrupt,
 }
 
-/// What parts have in common.
+/// The state that all parts share.
 struct BalanceContext<'a> {
     plan: &'a BalancePlan,
     guard: &'a mut Guard,

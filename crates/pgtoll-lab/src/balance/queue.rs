@@ -50,7 +50,7 @@ pub(super) fn queue(
     Ok(())
 }
 
-/// What the client is told where it is not served.
+/// Waits to be served; the error is the one that the client gets.
 fn be_served(set: &BalancedSet, served: &AtomicU64) -> Result<(), String> {
     let ask = || {
         let mut connection = set.connect()?;

@@ -111,7 +111,7 @@ impl BalancedSet {
         Ok(node)
     }
 
-    /// What the balancer says of each server, such as `up standby`.
+    /// Returns the balancer's state of each server, such as `up standby`.
     pub(super) fn states(&self) -> Result<Vec<String>, pgtoll_wire::Error> {
         let mut connection = self.connect()?;
         let rows = connection.query("SHOW POOL_NODES")?;
@@ -148,7 +148,7 @@ pub(super) fn until(
     Ok(())
 }
 
-/// Of all servers.
+/// Returns the settings of all servers.
 pub(super) fn settings() -> BTreeMap<String, String> {
     [
         ("max_connections", "100"),

@@ -10,6 +10,6 @@ pub(super) struct BridgeContext<'a> {
     pub(super) guard: &'a mut Guard,
     pub(super) interrupt: &'a Interrupt,
     pub(super) servers: &'a BridgeServers,
-    /// Of the join, once it was done.
+    /// The scans of the join, after it was done.
     pub(super) scans: Vec<ForeignScan>,
 }

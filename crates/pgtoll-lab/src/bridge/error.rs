@@ -20,7 +20,7 @@ pub enum BridgeError {
     Statement {
         /// The session.
         session: &'static str,
-        /// What the server said.
+        /// The server's error.
         source: pgtoll_wire::Error,
     },
     /// The load that the observatory looks at.
@@ -34,7 +34,7 @@ pub enum BridgeError {
         "redis-cli of {version} has no option -e, without which an error of Redis is data to a query"
     )]
     OldRedis {
-        /// What the server says about its version.
+        /// The server's version, as it reports it.
         version: String,
     },
     /// The server comes without an extension that is needed.
@@ -53,10 +53,10 @@ pub enum BridgeError {
         /// The last line that it printed.
         output: String,
     },
-    /// What was waited for did not come.
+    /// The awaited state was not reached.
     #[error("{what} not reached within {seconds} s")]
     NotReached {
-        /// What was waited for.
+        /// The awaited state.
         what: &'static str,
         /// For how long.
         seconds: u64,

@@ -17,7 +17,7 @@ pub(super) struct RecordedSession {
     connection: Connection,
 }
 
-/// What a server answered, where an error is an answer.
+/// A server's answer, which may be an error.
 pub(super) type Answer<T> = Result<T, Box<ErrorResponse>>;
 
 impl RecordedSession {
@@ -52,7 +52,7 @@ pub(super) struct StepLog {
     began: Instant,
 }
 
-/// What stands for the run's directory.
+/// The placeholder of the run's directory.
 const PLACE: &str = "DIR";
 /// Rows of a query that go into the record.
 const ROWS_MAX: usize = 100;

@@ -23,14 +23,14 @@ pub use self::error::BridgeError;
 use self::log::StepLog;
 use self::servers::{BridgeServers, settings};
 
-/// Where it is done.
+/// The site of the lab.
 #[derive(Debug)]
 pub struct BridgeSite<'a> {
     /// The servers.
     pub installation: &'a Installation,
-    /// What is beside them.
+    /// The Redis server beside them.
     pub redis: &'a Redis,
-    /// What starts all of it.
+    /// The guard that starts all programs.
     pub guard: Guard,
     /// The machine.
     pub host: Host,

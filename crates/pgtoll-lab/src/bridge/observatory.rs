@@ -140,7 +140,7 @@ fn check(log: &mut StepLog, before: &[Row], rows: &[Row]) -> Result<(), BridgeEr
     Ok(())
 }
 
-/// Of a count, as the CSV file has it.
+/// Returns the count that the CSV file has.
 fn measured(row: &Row) -> Result<u64, BridgeError> {
     number(row, "measured")
 }

@@ -16,7 +16,7 @@ end
 return rows
 ";
 
-/// What Redis says of itself, its counters too, as CSV.
+/// A script that prints Redis's own facts and counters as CSV.
 const INFO_SCRIPT: &str = "\
 local function quoted(text) return '\"' .. text:gsub('\"', '\"\"') .. '\"' end
 local rows = {'name,value'}

@@ -11,7 +11,7 @@ use super::error::BridgeError;
 use super::log::RecordedSession;
 use super::redis_tables::RedisPrograms;
 
-/// What a bridge is made of, running.
+/// The running servers of a bridge.
 pub(super) struct BridgeServers {
     hub: Cluster,
     shop: Cluster,
@@ -22,7 +22,7 @@ pub(super) struct BridgeServers {
     pub(super) extensions: BTreeMap<String, String>,
 }
 
-/// What the hub needs.
+/// The extensions that the hub needs.
 const EXTENSIONS: [&str; 2] = ["postgres_fdw", "file_fdw"];
 /// How long Redis may take to listen.
 const REDIS_LIMIT: Duration = Duration::from_secs(30);
@@ -67,7 +67,7 @@ impl BridgeServers {
     }
 }
 
-/// Of all servers.
+/// Returns the settings of all servers.
 pub(super) fn settings() -> BTreeMap<String, String> {
     [
         // 0 would refuse every PREPARE TRANSACTION.

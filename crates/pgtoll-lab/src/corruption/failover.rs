@@ -82,7 +82,7 @@ fn fault(
     }
 }
 
-/// What the reader was told, and when each step was done since.
+/// The reader's error, and the times of the steps since.
 struct Switch {
     error: String,
     /// From the begin of the fault to the reader's error.
@@ -95,7 +95,7 @@ struct Switch {
     readable: Duration,
 }
 
-/// What moves servers and clients.
+/// The servers and clients of a switchover.
 struct Way<'a> {
     guard: &'a Mutex<Guard>,
     pooler: Option<&'a RunningPgbouncer>,
@@ -216,7 +216,7 @@ fn meet(
     }
 }
 
-/// What the watcher reports: its first look, then the end of watching.
+/// The reports of the watcher: its first look, then the end of watching.
 enum Notice {
     /// No checksum failure was counted.
     Nothing,

@@ -20,7 +20,7 @@ use self::failover::fail_over;
 use self::spread::damage_spread;
 use crate::{ExchangeSite, JudgeError};
 
-/// What is to be done.
+/// The plan.
 #[derive(Clone, Debug)]
 pub struct CorruptionPlan {
     /// Failovers.
@@ -65,7 +65,7 @@ pub enum CorruptionError {
     /// A record that was to be continued is of something else.
     #[error("the record to be continued has another {what}")]
     AnotherRecord {
-        /// What differs: `machine`, `server`, `design`.
+        /// The part that differs: `machine`, `server`, `design`.
         what: &'static str,
     },
     /// Something that a server should have done.
@@ -76,7 +76,7 @@ pub enum CorruptionError {
     Interrupted(#[from] pgtoll_system::Interrupted),
 }
 
-/// What was done just now.
+/// The step that was just done.
 #[derive(Clone, Copy, Debug)]
 pub enum CorruptionProgress<'a> {
     /// A page was damaged, and a neighbouring row updated.
@@ -85,7 +85,7 @@ pub enum CorruptionProgress<'a> {
     Failover(&'a CorruptionFailover),
 }
 
-/// What all runs of this lab have in common.
+/// The state that all runs of this lab share.
 struct LabContext<'a> {
     plan: &'a CorruptionPlan,
     guard: &'a Arc<Mutex<Guard>>,
@@ -223,7 +223,7 @@ fn template(
     Ok(template)
 }
 
-/// Of all servers.
+/// Returns the settings of all servers.
 fn settings() -> BTreeMap<String, String> {
     [
         // Before a standby that has just lost its primary is promoted it may wait for this long.

@@ -16,7 +16,7 @@ use super::{CorruptionError, LabContext};
 pub(super) struct DamagedPair {
     pub(super) primary: Arc<Cluster>,
     pub(super) standby: Arc<Cluster>,
-    /// Where clients connect; `None`: to both servers.
+    /// The pooler of the clients; `None`: they connect to both servers.
     pub(super) pooler: Option<RunningPgbouncer>,
     /// The damaged row's text, as it was written.
     pub(super) text: String,

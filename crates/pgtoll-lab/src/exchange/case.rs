@@ -18,7 +18,7 @@ use super::{ExchangeError, ExchangePlan};
 use crate::link::{Link, LinkDelay, LinkState};
 use crate::{JudgeFault, JudgeFaultEnd, JudgePlan, judge};
 
-/// What cases have in common.
+/// The state that all cases share.
 pub(super) struct CaseContext<'a> {
     pub(super) plan: &'a ExchangePlan,
     pub(super) template: &'a Cluster,
@@ -62,7 +62,7 @@ pub(super) fn run_case(
     })
 }
 
-/// Of the rate that clients reach, what falls due for the judge: more would only queue.
+/// The share of the clients' rate that falls due for the judge: more would only queue.
 const JUDGED_SHARE: f64 = 0.5;
 /// The load's time is cut into this number of slices, whose rates give the interval.
 const SLICES: u32 = 8;
@@ -71,7 +71,7 @@ const STANDBY: &str = "standby";
 /// How long the standby may take until it streams.
 const STREAMING_LIMIT: Duration = Duration::from_secs(30);
 
-/// What the load showed.
+/// The result of the load.
 struct LoadResult {
     transactions_per_second: Interval,
     p50_ms: Option<f64>,

@@ -19,7 +19,7 @@ use pgtoll_workload::{LoadError, ScriptError};
 use self::case::{CaseContext, run_case};
 use crate::JudgeError;
 
-/// What is to be done.
+/// The plan.
 #[derive(Clone, Debug)]
 pub struct ExchangePlan {
     /// Clients that write.
@@ -30,7 +30,7 @@ pub struct ExchangePlan {
     pub judged: Duration,
     /// How long WAL is on its way to the standby.
     pub delays: Vec<Duration>,
-    /// What commits wait for.
+    /// The waits of commits.
     pub commits: Vec<SynchronousCommit>,
     /// How often each case is run.
     pub repetitions: u32,
@@ -38,12 +38,12 @@ pub struct ExchangePlan {
     pub seed: u64,
 }
 
-/// Where it is done.
+/// The site of the lab.
 #[derive(Debug)]
 pub struct ExchangeSite<'a> {
     /// The servers.
     pub installation: &'a Installation,
-    /// What starts them.
+    /// The guard that starts them.
     pub guard: Guard,
     /// The machine.
     pub host: Host,
@@ -79,7 +79,7 @@ pub enum ExchangeError {
     /// The standby does not stream.
     #[error("the standby does not stream: {state}")]
     NotStreaming {
-        /// What the primary says of it.
+        /// The state that the primary reports of it.
         state: String,
     },
     /// A signal came.
@@ -168,7 +168,7 @@ fn template(installation: &Installation, guard: &mut Guard) -> Result<Cluster, E
     Ok(template)
 }
 
-/// Of all servers.
+/// Returns the settings of all servers.
 fn settings() -> BTreeMap<String, String> {
     [
         // Before a standby that has just lost its primary is promoted it may wait for this long.

@@ -62,7 +62,7 @@ pub(super) fn health_check_period(detector: FailoverDetector) -> Duration {
 /// A topology that `pg_auto_failover` looks after.
 pub(super) struct AutoFailoverTopology {
     pair: ManagedPair,
-    /// Of a partition.
+    /// The links of a partition.
     cross: Option<CrossLinks>,
     monitor: Monitor,
 }
@@ -159,7 +159,7 @@ impl Monitor {
         Ok(())
     }
 
-    /// What it reported since the fault.
+    /// Returns its reports since the fault.
     fn events(&self, began: SystemTime) -> Result<Vec<JudgedEvent>, FailoverError> {
         let mut connection = self.connect()?;
         let since = seconds_after(UNIX_EPOCH, began).unwrap_or_default();

@@ -19,12 +19,12 @@ pub(super) const THIRD: &str = "node3";
 /// repmgr's witness: a server of its own, which has a vote.
 pub(super) const WITNESS: &str = "witness";
 
-/// What runs have in common.
+/// The state that all runs share.
 pub(super) struct RunContext<'a> {
     pub(super) plan: &'a FailoverPlan,
     pub(super) installation: &'a Installation,
     pub(super) template: &'a Cluster,
-    /// What each run's witness is a copy of; `None` without witnesses.
+    /// The template of each run's witness; `None` without witnesses.
     pub(super) witness: Option<&'a Cluster>,
     pub(super) programs: &'a EnginePrograms,
     pub(super) guard: &'a Arc<Mutex<Guard>>,

@@ -23,10 +23,10 @@ pub enum FailoverError {
     /// The link between both servers.
     #[error("make a link between servers")]
     Link(#[source] std::io::Error),
-    /// What was waited for did not come.
+    /// The awaited state was not reached.
     #[error("{what} within {seconds} s: {state}")]
     NotReached {
-        /// What was waited for.
+        /// The awaited state.
         what: &'static str,
         /// For how long.
         seconds: u64,
@@ -54,7 +54,7 @@ pub enum FailoverError {
     /// A record that was to be continued is of something else.
     #[error("the record to be continued has another {what}")]
     AnotherRecord {
-        /// What differs: `machine`, `server`, `design`.
+        /// The part that differs: `machine`, `server`, `design`.
         what: &'static str,
     },
     /// A signal came.

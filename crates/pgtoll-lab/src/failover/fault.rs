@@ -18,10 +18,10 @@ use super::site::{FaultSite, Handover, Response};
 use super::volumes::WAL_BYTES;
 use crate::link::LinkState;
 
-/// What the hook is told for the handover by plan: clients that wait are kept.
+/// The hook's argument for a planned switchover: waiting clients are kept.
 pub(super) const HANDOVER: &str = "handover";
 
-/// What the hook is told where the primary still answers: repmgr would refuse to promote beside it.
+/// The hook's argument while the primary still answers: repmgr would refuse to promote beside it.
 pub(super) const BESIDE_PRIMARY: &str = "beside-primary";
 
 /// All that a fault needs, on a thread of its own.
@@ -40,7 +40,7 @@ pub(super) struct FaultAction {
 pub(super) struct FaultTimes {
     pub(super) began: Option<SystemTime>,
     pub(super) ended_by_hand: Option<SystemTime>,
-    /// Of a partition, as its four other ones.
+    /// The end of a partition; the four others are as for other faults.
     pub(super) healed: Option<SystemTime>,
     pub(super) promoted: Option<SystemTime>,
     pub(super) old_primary_ended: Option<SystemTime>,
@@ -358,7 +358,7 @@ impl FaultAction {
         Ok("handed over")
     }
 
-    /// What repmgrd does when it has noticed.
+    /// Calls the hook, as repmgrd does after it has noticed.
     pub(super) fn call_hook(&self, script: &Path, arguments: &[&str]) -> Result<(), FailoverError> {
         let script = script.to_string_lossy();
         let mut guard = pgtoll_system::lock(&self.site.guard);

@@ -30,12 +30,12 @@ pub(super) struct ManagedPair {
     /// By which names standbys call themselves, in the same order.
     standby_names: [String; 2],
     is_synchronous: bool,
-    /// What a fault cuts between hosts.
+    /// The links that a fault cuts between hosts.
     pub(super) cut: CutSite,
 }
 
 impl ManagedPair {
-    /// Of servers that run.
+    /// Makes the topology of running servers.
     pub(super) fn new(
         context: &RunContext<'_>,
         network: PrivateNetwork,
@@ -59,7 +59,7 @@ impl ManagedPair {
         })
     }
 
-    /// What a fault can reach; this command hands over by plan.
+    /// Returns the objects that a fault can reach; this command does a planned switchover.
     pub(super) fn fault_site(&self, (program, arguments): (PathBuf, Vec<String>)) -> FaultSite {
         FaultSite {
             guard: self.guard.clone(),

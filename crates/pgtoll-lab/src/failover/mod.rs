@@ -46,13 +46,13 @@ use self::partition::is_cut;
 use self::run::run_once;
 use self::volumes::skipped_faults;
 
-/// What is to be done.
+/// The plan.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of the command")]
 pub struct FailoverPlan {
     /// The faults of the primary.
     pub faults: Vec<FailoverFault>,
-    /// Who looks after the servers, each with servers of its own.
+    /// The failover managers, each with servers of its own.
     pub engines: Vec<FailoverEngine>,
     /// How they are set up, as far as an engine has it.
     pub detectors: Vec<FailoverDetector>,
@@ -80,20 +80,20 @@ pub struct FailoverPlan {
 /// them, or why that is unknown.
 pub type VerifyPages = fn(&Path) -> Result<(u64, u64), String>;
 
-/// Where it is done, and with what.
+/// The site and the programs.
 #[derive(Debug)]
 pub struct FailoverSite<'a> {
     /// The servers.
     pub installation: &'a Installation,
     /// The programs of the engines that are asked for.
     pub programs: EnginePrograms,
-    /// What starts them.
+    /// The guard that starts them.
     pub guard: Guard,
     /// The machine.
     pub host: Host,
     /// Signals.
     pub interrupt: &'a Interrupt,
-    /// Of an old primary that has returned.
+    /// Verifies the pages of a returned primary.
     pub verify: VerifyPages,
     /// What makes volumes for faults of disks, or why there are none. Begun before the guard, since it
     /// must see them.
@@ -141,7 +141,7 @@ impl EnginePrograms {
 pub struct PatroniPrograms {
     /// The failover manager.
     pub patroni: Patroni,
-    /// Where it keeps who is the leader.
+    /// The store of the leader's name.
     pub etcd: Etcd,
     /// The clients' way in.
     pub haproxy: Haproxy,

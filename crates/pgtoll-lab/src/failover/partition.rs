@@ -34,7 +34,7 @@ pub(super) fn is_cut(fault: FailoverFault) -> bool {
     matches!(fault, FailoverFault::LinkCut | FailoverFault::Partition)
 }
 
-/// What the fault cuts of a network with the primary's host and the standby's.
+/// Returns the fault's cut of the network of both hosts.
 pub(super) fn network_cut(fault: FailoverFault, [primary, standby]: [u8; 2]) -> Option<NetworkCut> {
     match fault {
         FailoverFault::LinkCut => Some(NetworkCut::Between([primary, standby])),
@@ -163,7 +163,7 @@ impl FaultAction {
     }
 }
 
-/// Which of both servers takes writes, and since when that is different.
+/// The server that takes writes, and the time of its last change.
 struct Roles<'a> {
     primary: RoleWatch<'a>,
     standby: RoleWatch<'a>,
@@ -240,7 +240,7 @@ pub(super) fn partition_outcome(times: FaultTimes, judged: &JudgeRecord) -> Part
     }
 }
 
-/// What is against the topology.
+/// Returns the finding about the topology.
 pub(super) fn partition_finding(
     outcome: &PartitionOutcome,
     after_successor: u64,

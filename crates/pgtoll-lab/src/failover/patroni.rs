@@ -122,7 +122,7 @@ impl PatroniTopology {
 }
 
 impl PatroniTopology {
-    /// What the daemon beside the old primary did, but for its failures to reach etcd.
+    /// Returns the actions of the daemon beside the old primary, without its failures to reach etcd.
     fn events_of_primary(&self, began: SystemTime) -> Vec<JudgedEvent> {
         let primary = &self.pair.primary;
         let log = end_of_log(&mut pgtoll_system::lock(&self.pair.guard), &Patroni::log(primary));
@@ -259,7 +259,7 @@ fn patroni_events(text: &str, name: &str, began: SystemTime) -> Vec<JudgedEvent>
     text.lines().filter_map(event).collect()
 }
 
-/// Of lines that begin with a time: what the proxy reported since the fault.
+/// Returns the proxy's reports since the fault, from lines that begin with a time.
 fn haproxy_events(text: &str, began: SystemTime) -> Vec<JudgedEvent> {
     let event = |line: &str| {
         let (time, subject) = line.split_once(' ')?;

@@ -225,7 +225,7 @@ fn judge_fault(
     Ok(judge(&plan, Some(fault), provenance, context.interrupt, &mut |_| {})?)
 }
 
-/// What the judge found.
+/// Returns the run that the judge observed.
 fn observed(judged: &JudgeRecord, case: FailoverCase, number: u32) -> FailoverRun {
     let verdict = judged.verdict.as_ref();
     let mut findings = judged.findings.clone();

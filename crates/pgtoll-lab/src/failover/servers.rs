@@ -34,7 +34,7 @@ pub(super) fn named(context: &RunContext<'_>, name: &str) -> BTreeMap<String, St
     settings
 }
 
-/// Where the standby finds the primary's socket if a link is in between.
+/// Returns the directory of the primary's socket for the standby, if a link is in between.
 pub(super) fn link_directory(guard: &Guard) -> PathBuf {
     guard.directory().join("link")
 }

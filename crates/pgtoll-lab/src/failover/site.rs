@@ -8,7 +8,7 @@ use pgtoll_cluster::{Cluster, Guard, NetworkCut, PrivateNetwork, RunningPgbounce
 
 use crate::link::Link;
 
-/// What a fault can reach of a topology.
+/// The objects of a topology that a fault can reach.
 pub(super) struct FaultSite {
     pub(super) guard: Arc<Mutex<Guard>>,
     pub(super) primary: Cluster,
@@ -18,20 +18,20 @@ pub(super) struct FaultSite {
     pub(super) standby: Cluster,
     /// The engine's program on the primary's host, by its name with the guard.
     pub(super) daemon: Option<String>,
-    /// What would start that again.
+    /// The daemon that would start it again.
     pub(super) abandoned: Option<Abandoned>,
     /// On the primary's host, if it has one.
     pub(super) own_pooler: Option<RunningPgbouncer>,
     /// The same on the standby's host.
     pub(super) standby_daemon: Option<String>,
     pub(super) standby_pooler: Option<RunningPgbouncer>,
-    /// What receives WAL beside the standby, by its name with the guard.
+    /// The receiver of WAL beside the standby, by its name with the guard.
     pub(super) receiver: Option<String>,
     /// Between both servers.
     pub(super) link: Option<Arc<Link>>,
     /// Between the standby and what else is on the primary's side.
     pub(super) other_link: Option<Arc<Link>>,
-    /// What else is cut between hosts.
+    /// The other links that are cut between hosts.
     pub(super) cut: CutSite,
     /// The cut link is healed: no promotion is expected.
     pub(super) heals_cut: bool,
@@ -41,7 +41,7 @@ pub(super) struct FaultSite {
     pub(super) handover: Handover,
 }
 
-/// Who does something about a fault.
+/// The response to a fault.
 pub(super) enum Response {
     /// The engine, when it notices.
     Engine,
@@ -61,10 +61,10 @@ pub(super) enum Handover {
     Nobody,
 }
 
-/// What is cut beside the links between servers that the lab starts itself.
+/// The cuts beside the links between servers that the lab starts itself.
 #[derive(Clone, Default)]
 pub(super) struct CutSite {
-    /// Of an engine whose programs find each other by addresses.
+    /// The network of an engine whose programs find each other by addresses.
     pub(super) network: Option<(PrivateNetwork, NetworkCut)>,
     /// Through which clients reach what is on the other side.
     pub(super) client_links: Vec<Arc<Link>>,

@@ -31,7 +31,7 @@ pub(super) trait Topology {
         Ok(Vec::new())
     }
 
-    /// What a fault can reach.
+    /// Returns the objects that a fault can reach.
     fn fault_site(&self) -> Result<FaultSite, FailoverError>;
 
     /// Adds to the run what was reported since the fault, and when what was done.
@@ -239,5 +239,5 @@ fn reset_standby_names(primary: &Cluster) -> Result<(), FailoverError> {
     Ok(())
 }
 
-/// What a WAL volume has after an administrator gave it more: it takes the new primary's, too.
+/// The size of an enlarged WAL volume: it also takes the new primary's.
 const ENLARGED_WAL_BYTES: u64 = 1 << 30;

@@ -18,7 +18,7 @@ use crate::JudgeSide;
 /// Servers that nobody looks after.
 pub(super) struct UnattendedTopology {
     pair: ServerPair,
-    /// Of a partition.
+    /// The links of a partition.
     cross: Option<CrossLinks>,
 }
 

@@ -9,7 +9,7 @@ use pgtoll_wire::Error;
 #[derive(Debug, thiserror::Error)]
 #[error("{action} {}", path.display())]
 pub struct FileError {
-    /// What was tried, as a verb.
+    /// The attempted action, as a verb.
     pub action: &'static str,
     /// The file or directory.
     pub path: PathBuf,
@@ -35,7 +35,7 @@ pub enum JudgeError {
     Schema {
         /// Its name.
         name: String,
-        /// What the server said.
+        /// The server's error.
         source: Box<Error>,
     },
     /// A journal or the directory for journals.

@@ -16,7 +16,7 @@ const JOURNAL_SCHEMA: &str = "pgtoll.judge-journal/1";
 const HEADER_FILE: &str = "judge.json";
 const EVENTS_FILE: &str = "events.jsonl";
 
-/// What a run was to do.
+/// The plan of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct JournalHeader {
     schema: String,
@@ -64,9 +64,9 @@ pub(crate) enum RunEvent {
     Interrupted { at_ns: u64, signal: String },
     /// The last client ended.
     Ended { at_ns: u64 },
-    /// What readers saw, in all.
+    /// The sums of readers' observations.
     Reads { reads: u64, failed: u64, stale: u64, stalest: u64, backwards: u64 },
-    /// What the probe for Long Fork saw, in all.
+    /// The sums of the probe for Long Fork.
     Pairs { pairs: u64, half_seen: u64, forks: u64 },
 }
 

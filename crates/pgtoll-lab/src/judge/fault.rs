@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-/// What is done to the servers on purpose: a command of the user's, or a lab's own action.
+/// A fault that is caused on purpose: a command of the user's, or a lab's own action.
 pub struct JudgeFault {
     /// The command line, or the fault's name.
     pub what: String,

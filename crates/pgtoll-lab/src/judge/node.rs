@@ -23,7 +23,7 @@ pub(crate) const NODE_EXPRESSION_WITHOUT_TIMELINE: &str = "concat_ws('|', \
     '', \
     pg_catalog.current_setting('cluster_name'))";
 
-/// What such an expression said. The name of the cluster is last, as it may be anything.
+/// Parses the value of such an expression. The name of the cluster is last, as it may be anything.
 pub(crate) fn identity(text: &str) -> NodeIdentity {
     let mut parts = text.splitn(5, '|');
     let mut part = || parts.next().unwrap_or_default().to_owned();

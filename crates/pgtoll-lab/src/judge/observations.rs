@@ -16,7 +16,7 @@ use super::outcome::code_name;
 use super::schedule::DueSchedule;
 use super::verdict::seconds;
 
-/// What of a run has to be known beside the journals. Times are ns from its begin.
+/// The facts of a run beside the journals. Times are ns from its start.
 #[derive(Clone, Debug)]
 pub(crate) struct RunFrame {
     pub(crate) clients: u32,
@@ -37,7 +37,7 @@ pub(crate) struct RunFrame {
     pub(crate) error_words: BTreeMap<String, String>,
 }
 
-/// What clients saw.
+/// The observations of clients.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Observations {
     pub(crate) transactions: TransactionCounts,

@@ -4,7 +4,7 @@ use pgtoll_wire::{Completion, Error};
 
 use super::journal::AttemptOutcome;
 
-/// What the answer to `COMMIT` says. `in_transaction`: the server said so after it.
+/// Returns the outcome by the answer to `COMMIT`. `in_transaction`: the server's state after it.
 pub(crate) fn of_commit(
     answer: &Result<Completion, Error>,
     in_transaction: bool,

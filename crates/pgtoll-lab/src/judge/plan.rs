@@ -6,15 +6,15 @@ use std::time::Duration;
 use pgtoll_record::JudgeDesign;
 use pgtoll_wire::Dsn;
 
-/// What the judge is to do.
+/// The plan of the judge.
 #[derive(Clone, Debug)]
 pub struct JudgePlan {
-    /// Where the clients write: a primary, or the way to whichever server is one.
+    /// The connection for writes: a primary, or a route to the present one.
     pub dsn: Dsn,
     /// The sides from which clients come in, which take them in turn; empty: all by `dsn`. What is there in
     /// the end is read by `dsn`.
     pub sides: Vec<JudgeSide>,
-    /// Where readers read; `None`: where the clients write.
+    /// The connection of readers; `None`: that of the writers.
     pub read_dsn: Option<Dsn>,
     /// Clients that write, a connection and a thread each.
     pub clients: u32,
@@ -42,14 +42,14 @@ pub struct JudgePlan {
 /// A side from which clients come in.
 #[derive(Clone, Debug)]
 pub struct JudgeSide {
-    /// What reports call it.
+    /// Its name in reports.
     pub name: String,
-    /// Where its clients write.
+    /// The connection of its writers.
     pub dsn: Dsn,
 }
 
 impl JudgePlan {
-    /// Where a client writes.
+    /// Returns the connection for a client's writes.
     pub(crate) fn dsn_of(&self, client: u32) -> &Dsn {
         let number = (client as usize).checked_rem(self.sides.len());
         number.and_then(|number| self.sides.get(number)).map_or(&self.dsn, |side| &side.dsn)

@@ -8,7 +8,7 @@ use super::schedule::DueSchedule;
 use super::schema::schema_name;
 use super::shared::JudgeState;
 
-/// What a reader saw.
+/// The observations of a reader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReadTally {
     pub(crate) reads: u64,

@@ -13,14 +13,14 @@ use super::observations::{Observations, RunFrame};
 use super::shared::nanoseconds;
 use super::verdict::{Sets, seconds};
 
-/// What a run was to do, and what happened.
+/// The plan of a run, and its events.
 #[derive(Clone, Debug)]
 pub(crate) struct RunHistory {
     pub(crate) header: JournalHeader,
     events: Vec<RunEvent>,
 }
 
-/// What was found in the end.
+/// The final reading.
 #[derive(Debug, Default)]
 pub(crate) struct FinalReading {
     pub(crate) observations: Observations,
@@ -29,13 +29,13 @@ pub(crate) struct FinalReading {
     /// Why they could not.
     pub(crate) unread: Option<String>,
     pub(crate) read_on: Option<NodeIdentity>,
-    /// What is against the servers as such.
+    /// A finding about the servers as such.
     pub(crate) finding: Option<String>,
     /// The table itself was not there.
     pub(crate) table_lost: bool,
     /// Why the schema stays; `None` where it does not.
     pub(crate) schema_left: Option<String>,
-    /// Where the journals stay.
+    /// The directory of the journals.
     pub(crate) journal: Option<String>,
 }
 
@@ -48,7 +48,7 @@ impl RunHistory {
         self.events.iter().find_map(event)
     }
 
-    /// What of the run has to be known beside the journals.
+    /// Returns the facts of the run beside the journals.
     pub(crate) fn frame(&self, last_node: Option<NodeIdentity>) -> RunFrame {
         let design = &self.header.design;
         let limit = std::time::Duration::try_from_secs_f64(design.wait_limit_s);
@@ -114,7 +114,7 @@ impl RunHistory {
         })
     }
 
-    /// What losses are split by: the begin of the fault, without one that of the longest outage.
+    /// Returns the time that splits losses: the start of the fault, or else of the longest outage.
     pub(crate) fn split_ns(&self, outage: Option<&AcknowledgementGap>) -> Option<u64> {
         let fault = self.fault_ns();
         let began = outage.and_then(|gap| {
@@ -265,7 +265,7 @@ pub(crate) fn judge_record(
     record
 }
 
-/// What is against the server, the worst first.
+/// Returns the findings about the server, the worst first.
 fn findings(record: &JudgeRecord) -> Vec<String> {
     let mut findings = Vec::new();
     let mut found = |count: u64, one: &str, many: &str| match count {

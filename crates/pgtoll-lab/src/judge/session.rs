@@ -22,7 +22,7 @@ use super::schedule::DueSchedule;
 use super::shared::{JudgeState, nanoseconds};
 use super::writer::WriterClient;
 
-/// What threads tell the main one.
+/// A message of a thread to the main one.
 enum Told {
     WriterEnded,
     ReaderEnded(ReadTally),
@@ -179,10 +179,10 @@ fn start_probe<'scope>(
     Ok(count)
 }
 
-/// What the probe for Long Fork found.
+/// The sums of the probe for Long Fork.
 #[derive(Debug, Default)]
 struct PairsTally {
-    /// Of both writers.
+    /// The writes of both writers.
     halves: u64,
     here: HalfSeen,
     there: HalfSeen,

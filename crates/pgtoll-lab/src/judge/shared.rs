@@ -12,7 +12,7 @@ use super::events::{EventLog, RunEvent};
 use super::node::NodeTable;
 use super::outcome::{code_name, code_of};
 
-/// What the threads of a run share.
+/// The state that the threads of a run share.
 #[derive(Debug)]
 pub(crate) struct JudgeState {
     /// Set when the clients are connected.
@@ -22,9 +22,9 @@ pub(crate) struct JudgeState {
     stop: StopFlag,
     nodes: Mutex<NodeTable>,
     log: Mutex<LoggedEvents>,
-    /// Of each client: one more than the highest transaction that was acknowledged to it.
+    /// For each client: one more than the highest transaction that was acknowledged to it.
     acknowledged: Vec<AtomicU64>,
-    /// Of all clients.
+    /// The sum over all clients.
     pub(crate) acknowledged_total: AtomicU64,
     pub(crate) failed_total: AtomicU64,
     pub(crate) last_acknowledged_ns: AtomicU64,

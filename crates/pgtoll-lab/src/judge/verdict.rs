@@ -13,7 +13,7 @@ pub(crate) struct PresentId {
     pub(crate) payload: i64,
 }
 
-/// What a transaction writes beside its id, so that a row that was not written by it is noticed.
+/// Returns the payload of a transaction: it exposes a row that another program wrote.
 pub(crate) fn payload(run: u64, client: u64, sequence: u64) -> i64 {
     // The finalizer of splitmix64.
     let mut mixed = run ^ client.rotate_left(40) ^ sequence.wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -22,14 +22,14 @@ pub(crate) fn payload(run: u64, client: u64, sequence: u64) -> i64 {
     (mixed ^ (mixed >> 31)).cast_signed()
 }
 
-/// What losses are split by.
+/// The times and servers that split losses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LossSplit {
     /// When the fault began, in ns from the begin of the run.
     pub(crate) fault_ns: Option<u64>,
     /// From how many sides clients come in; 0: from one.
     pub(crate) sides: u64,
-    /// Of each server that answered: another primary has taken its place.
+    /// For each server that answered: another primary has taken its place.
     pub(crate) deposed: Vec<bool>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct LossSplit {
 pub(crate) struct Sets {
     pub(crate) rows: u64,
     pub(crate) lost: LostTransactions,
-    /// Of each side.
+    /// The losses of each side.
     pub(crate) lost_by_side: Vec<u64>,
     pub(crate) recovered: IdSet,
     pub(crate) ghosts: IdSet,

@@ -33,7 +33,7 @@ pub(crate) struct WriterClient<'a> {
 /// Clients that are to be served again try at least so often.
 const HEAL_DISTANCE_NS: u64 = 500_000_000;
 
-/// What an attempt came to: nothing, when the run ended while the client waited.
+/// The outcome of an attempt; `None`: the run ended while the client waited.
 type Answer = Option<(AttemptOutcome, Option<u16>, [u8; 5])>;
 
 impl<'a> WriterClient<'a> {

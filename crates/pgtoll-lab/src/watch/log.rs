@@ -29,7 +29,7 @@ const LOOK_BYTES: u64 = 16 << 20;
 const LINE_BYTES: usize = 1 << 16;
 
 impl LogTail {
-    /// Of a file, or of all files in a directory.
+    /// Makes a tail of a file, or of all files in a directory.
     pub(super) fn at_end(path: &Path) -> Result<Self, WatchError> {
         let mut tail = Self { path: path.to_owned(), files: BTreeMap::new() };
         for file in tail.paths().map_err(|source| tail.error(source))? {
@@ -40,7 +40,7 @@ impl LogTail {
         Ok(tail)
     }
 
-    /// What was logged since the last call, whole lines.
+    /// Returns the whole lines that were logged since the last call.
     pub(super) fn new_lines(&mut self) -> Result<String, WatchError> {
         let paths = self.paths().map_err(|source| self.error(source))?;
         let mut lines = Vec::new();

@@ -18,7 +18,7 @@ use self::page::{RefusedPage, refused_pages};
 use self::servers::{Standby, primary_page, relation_of};
 use pgtoll_system::error_chain;
 
-/// What is watched.
+/// The plan of a watch.
 #[derive(Clone, Debug)]
 pub struct DamageWatchPlan {
     /// The primary.
@@ -32,11 +32,11 @@ pub struct DamageWatchPlan {
     pub every: Duration,
     /// How long; `None`: until a signal.
     pub duration: Option<Duration>,
-    /// What a server says of a page that it reads from a file, at a block, with checksums.
+    /// A server's verdict on a page at a block, with checksums.
     pub judge_page: JudgePage,
 }
 
-/// What a server says of a page at a block, whose cluster has checksums or not.
+/// A server's verdict on a page at a block, with or without checksums.
 pub type JudgePage = fn(&[u8], u32, bool) -> Verdict;
 
 /// Why nothing could be watched.
@@ -69,7 +69,7 @@ pub enum WatchError {
 }
 
 impl WatchError {
-    /// What a user can do about it.
+    /// Returns advice.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Wire(error) => return error.hint(),
@@ -83,7 +83,7 @@ impl WatchError {
     }
 }
 
-/// What happened just now.
+/// The event that just happened.
 #[derive(Clone, Copy, Debug)]
 pub enum DamageWatchProgress<'a> {
     /// The watch began; so many failures had been counted before.
@@ -296,7 +296,7 @@ fn counted_failures(connection: &mut Connection) -> Result<u64, Error> {
     connection.query_one(sql)?.parse("failures")
 }
 
-/// What can be done, the least first. `standby` has sound pages.
+/// Returns proposals, the least invasive first. `standby` has sound pages.
 fn proposals(pages: &[WatchedPage], standby: Option<&Dsn>) -> Vec<String> {
     let mut proposals = Vec::new();
     if pages.is_empty() {

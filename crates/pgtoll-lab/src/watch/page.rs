@@ -24,7 +24,7 @@ pub(super) fn refused_pages(text: &str) -> Vec<RefusedPage> {
     pages
 }
 
-/// Of `bufmgr.c`. Other languages than English have other words.
+/// The message of `bufmgr.c`. Other languages have other texts.
 const MESSAGE: &str = "invalid page";
 const ONE: &str = " in block ";
 const SEVERAL: &str = "s among blocks ";

@@ -313,7 +313,7 @@ impl Experiment {
     }
 
     fn max_connections(&self, workload: &WorkloadSpec, arm: &ArmSpec) -> u32 {
-        /// Of every version that pgtoll knows.
+        /// The default of every version that pgtoll knows.
         const DEFAULT: u32 = 100;
         let all = [&arm.settings, &workload.settings, &self.settings];
         let text = all.into_iter().find_map(|settings| settings.get("max_connections"));

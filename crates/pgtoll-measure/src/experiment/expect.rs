@@ -8,7 +8,7 @@ use super::check::Inconsistency;
 use super::mistake::{KeyPath, nearest};
 use super::{Experiment, WorkloadSpec};
 
-/// What is expected to come out, and who says so.
+/// An expected result, and its source.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExpectSpec {

@@ -12,7 +12,7 @@ use toml::de::{DeTable, DeValue};
 pub struct Mistake {
     /// Its line, counted from 1.
     pub line: usize,
-    /// Where it begins in the line, in characters, counted from 1.
+    /// Its column in the line, in characters, from 1.
     pub column: usize,
     /// How many characters of the line it is about; at least 1.
     pub width: usize,
@@ -262,7 +262,7 @@ impl<'a> Structure<'a> {
         }
     }
 
-    /// What `$ref` and `anyOf` stand for.
+    /// Resolves `$ref` and `anyOf`.
     fn alternatives(&self, schema: &'a Schema, found: &mut Vec<&'a Schema>) {
         if let Some(name) =
             schema["$ref"].as_str().and_then(|schema| schema.strip_prefix("#/$defs/"))

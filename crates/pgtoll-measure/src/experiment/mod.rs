@@ -60,7 +60,7 @@ pub(crate) static SCRIPTS: [(&str, &str); 4] = [
     ("web-oltp", include_str!("../../../../experiments/scripts/web-oltp.sql")),
 ];
 
-/// What is compared, and under which work.
+/// An experiment: arms, and the work under which they are compared.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
@@ -89,7 +89,7 @@ pub struct Experiment {
     pub arms: Vec<ArmSpec>,
     /// The work; those that stand first get time first.
     pub workloads: Vec<WorkloadSpec>,
-    /// What is expected to come out; shown beside what did.
+    /// The expected results, shown beside the real ones.
     #[serde(default)]
     pub expect: Vec<ExpectSpec>,
 }
@@ -115,7 +115,7 @@ pub struct ArmSpec {
     /// Settings that only this arm has.
     #[serde(default)]
     pub settings: BTreeMap<String, String>,
-    /// What stands in steps for `${name}`, by name.
+    /// The values of `${name}` in steps, by name.
     #[serde(default)]
     pub values: BTreeMap<String, String>,
     /// A null arm: a copy of that arm without any difference.
@@ -140,7 +140,7 @@ pub struct WorkloadSpec {
     /// Built-in scripts of pgbench by their names, or files of scripts in its language; with a
     /// weight: `name@3`.
     pub script: Option<OneOrMany>,
-    /// What `script` names, read.
+    /// The scripts that `script` names.
     #[serde(skip)]
     pub mix: Option<Mix>,
     /// Transactions a second of all clients together, at random times (open loop).
@@ -335,7 +335,7 @@ impl Experiment {
     }
 }
 
-/// What a parser says of a text.
+/// Makes the fault that a parser reports.
 fn of_toml(error: &toml::de::Error) -> Fault {
     let message = error.message().replace('\n', ", ");
     Fault { span: error.span().unwrap_or(0..0), message, hint: None }
@@ -440,7 +440,7 @@ pub enum ExperimentError {
     /// Its parts do not fit.
     #[error("{message}")]
     Inconsistent {
-        /// Which, and how.
+        /// The fault and its place.
         message: String,
         /// Returns advice, if there is any.
         hint: Option<String>,
@@ -457,7 +457,7 @@ pub enum ExperimentError {
     /// A script's file cannot be read.
     #[error("read {}", path.display())]
     ScriptFile {
-        /// Which.
+        /// Its path.
         path: PathBuf,
         /// The system's error.
         source: io::Error,
@@ -490,7 +490,7 @@ impl ExperimentError {
         hint.clone()
     }
 
-    /// What to do about an entry of `script`.
+    /// Returns advice about an entry of `script`.
     fn hint_of_entry(&self, entry: &str) -> Option<String> {
         let Self::NoScript { .. } = self else { return None };
         let near = nearest(entry, script_names())?;

@@ -27,7 +27,7 @@ pub struct StepSpec {
     pub program: Option<String>,
     /// Or transactions of scripts: built-in ones by their names, or files; with a weight: `name@3`.
     pub script: Option<OneOrMany>,
-    /// What `script` names, read.
+    /// The scripts that `script` names.
     #[serde(skip)]
     pub mix: Option<Mix>,
     /// Or the server stops and starts again: its shared buffers are empty.
@@ -58,11 +58,11 @@ pub struct StepSpec {
     pub beside: Option<String>,
     /// It is measured, under this name.
     pub measure: Option<String>,
-    /// What is measured, in a few words.
+    /// The title, in a few words.
     pub title: Option<String>,
 }
 
-/// What a step does.
+/// The kind of a step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum StepKind<'a> {
     Sql(&'a str),
@@ -79,7 +79,7 @@ pub(crate) const SHORTEST_STEP: Duration = Duration::from_millis(5);
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 impl StepSpec {
-    /// What it does; of a checked experiment.
+    /// Returns its kind, in a checked experiment.
     pub(crate) fn kind(&self) -> StepKind<'_> {
         match self {
             Self { sql: Some(sql), .. } => StepKind::Sql(sql),
@@ -107,7 +107,7 @@ impl StepSpec {
         self.texts().any(|(_, text)| text.contains("PGTOLL"))
     }
 
-    /// What is done, for the record.
+    /// Returns the action, for the record.
     pub fn action(&self) -> String {
         match self.kind() {
             StepKind::Sql(text) | StepKind::Program(text) => text.to_owned(),
@@ -229,7 +229,7 @@ impl StepSpec {
 
 const KINDS: [&str; 7] = ["sql", "pgbench", "program", "script", "restart", "evict", "crash"];
 
-/// What stands for the experiment's scale factor in steps' texts.
+/// The placeholder of the scale factor in steps' texts.
 const SCALE: &str = "scale";
 
 /// Keys that not every step may have, and the kinds that may.

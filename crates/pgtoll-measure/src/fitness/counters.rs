@@ -9,7 +9,7 @@ use pgtoll_record::{FitnessCheck, Host};
 
 use super::group::{Group, with};
 
-/// What the kernel counts, and what this user may do.
+/// The kernel's counters, and this user's rights.
 pub(super) struct CounterFacts {
     cpu_split: CpuSplit,
     has_io_counters: bool,

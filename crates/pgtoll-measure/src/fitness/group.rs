@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pgtoll_record::{FitnessCheck, State};
 
-/// What findings belong to.
+/// The group of findings.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Group(pub(super) &'static str);
 

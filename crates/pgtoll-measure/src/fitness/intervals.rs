@@ -4,7 +4,7 @@ use pgtoll_record::{Calibration, FitnessCheck, Metric};
 
 use super::group::Group;
 
-/// What earlier runs on this machine say of its intervals.
+/// Calibrations from earlier runs on this machine.
 #[derive(Clone, Copy, Debug)]
 pub struct IntervalFacts<'a> {
     /// By metric; empty when there are too few comparisons.
@@ -13,7 +13,7 @@ pub struct IntervalFacts<'a> {
     pub comparisons: usize,
     /// As many are needed for a calibration.
     pub comparisons_needed: usize,
-    /// What a metric is called in reports.
+    /// Returns the name of a metric in reports.
     pub metric_title: fn(Metric) -> &'static str,
 }
 

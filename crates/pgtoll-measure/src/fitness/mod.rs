@@ -29,7 +29,7 @@ use crate::{BenchError, Choices, Experiment, Plan};
 /// The known facts about a machine before its fitness is judged.
 #[derive(Debug)]
 pub struct Surroundings<'a> {
-    /// Where clusters would be made, and whom they would run as.
+    /// The directory and the user of clusters.
     pub guard: &'a GuardOptions,
     /// The servers that are installed.
     pub found: &'a Found,
@@ -37,9 +37,9 @@ pub struct Surroundings<'a> {
     pub server: Option<&'a Installation>,
     /// The machine.
     pub host: &'a Host,
-    /// What was seen while pgtoll did nothing.
+    /// The observation of the idle machine.
     pub watch: &'a Watch,
-    /// What earlier runs say of intervals here.
+    /// The facts about intervals from earlier runs here.
     pub intervals: IntervalFacts<'a>,
 }
 
@@ -73,7 +73,7 @@ pub fn recalibrate(findings: &mut [FitnessCheck], intervals: &IntervalFacts<'_>)
     }
 }
 
-/// What of the default experiment does not fit here.
+/// Returns the shortage for the default experiment.
 fn lack(guard: &GuardOptions) -> Option<BenchError> {
     // A test parses all built-in experiments.
     let experiment = Experiment::built_in("checksums")?.ok()?;

@@ -17,7 +17,7 @@ const SYNCS: usize = 200;
 /// For a disk with heads that move this is enough too.
 const SYNC_TIME: Duration = Duration::from_secs(2);
 
-/// What was seen while pgtoll did nothing, and how long syncs took then.
+/// The observation of the idle machine, and the times of syncs.
 #[derive(Debug)]
 pub struct Watch {
     /// CPU use meanwhile.

@@ -32,7 +32,7 @@ pub(crate) use crate::answer::digest::SeenSettings;
 /// What was seen of a server, now or in an earlier record.
 #[derive(Clone, Debug)]
 pub struct Watched {
-    /// Which.
+    /// Its path.
     pub server: WatchedServer,
     /// What was seen of it.
     pub watch: ServerWatch,

@@ -44,7 +44,7 @@ pub struct ComparisonPlan {
 pub struct ComparisonSite<'a> {
     /// The data directories, the baseline's first. Of several the rows have to be the same.
     pub sources: Vec<ComparedSource>,
-    /// What starts them.
+    /// The guard that starts them.
     pub guard: Guard,
     /// The machine.
     pub host: Host,

@@ -85,7 +85,7 @@ fn ruleset(signals: CompatLevel) -> Result<RulesetCreated, RulesetError> {
         .create()
 }
 
-/// Where the programs of a guard may write, and what they may read more than every program.
+/// The directories that the programs of a guard may write to, and those that they may also read.
 #[derive(Debug)]
 pub(super) struct Confined {
     pub(super) directory: PathBuf,

@@ -61,7 +61,7 @@ pub(super) struct GuardProcess {
     pub(super) told_to_end: UnixStream,
     directory: Option<PathBuf>,
     keep: bool,
-    /// What is started from now on can do less than the guard.
+    /// Programs that are started from now on are confined.
     confined: Option<Confined>,
     servers: BTreeMap<String, Server>,
     /// How servers ended that were launched and not yet asked for since.
@@ -581,7 +581,7 @@ impl GuardProcess {
     }
 }
 
-/// What [`GuardProcess::wait`] found.
+/// The result of [`GuardProcess::wait`].
 #[expect(clippy::struct_excessive_bools, reason = "one for each thing waited for")]
 struct Ready {
     request: bool,

@@ -9,7 +9,7 @@ use crate::failover::context::DATABASE;
 use crate::failover::error::FailoverError;
 use crate::failover::fault::{BESIDE_PRIMARY, HANDOVER};
 
-/// Where both scripts report, a line each.
+/// The file in which both scripts report, a line each.
 pub(super) const EVENTS: &str = "events";
 
 /// Writes the script that promotes the standby and leads clients to it.

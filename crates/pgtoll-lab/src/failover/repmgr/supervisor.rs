@@ -20,7 +20,7 @@ pub(super) struct Supervisor {
 const PAUSE: Duration = Duration::from_millis(500);
 
 impl Supervisor {
-    /// Of daemons that were started.
+    /// Begins to supervise daemons that were started.
     pub(super) fn begin(guard: &Arc<Mutex<Guard>>, nodes: &[RepmgrNode]) -> Self {
         let guard = guard.clone();
         let nodes = nodes.to_vec();

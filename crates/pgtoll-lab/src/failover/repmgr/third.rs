@@ -78,7 +78,7 @@ impl Third {
         Ok(bytes)
     }
 
-    /// What repmgr says; `None` where it lets the standby follow.
+    /// Returns repmgr's refusal; `None` if it lets the standby follow.
     fn refusal(&self, pair: &ServerPair) -> Option<String> {
         let upstream = format!("--upstream-node-id={}", node_id(pair.standby.name()));
         let arguments = ["standby", "follow", &upstream];

@@ -7,7 +7,7 @@ const MAGIC: [u8; 8] = *b"pgtollJ1";
 const BEGUN: u8 = b'B';
 const ENDED: u8 = b'E';
 const NO_NODE: u16 = u16::MAX;
-/// Where the CRC is, in header and entries.
+/// The range of the CRC in header and entries.
 const CRC: std::ops::Range<usize> = 4..8;
 
 /// The outcome of a transaction, as its client saw it.

@@ -24,7 +24,7 @@ pub struct AttemptEnd {
     pub at_ns: u64,
     /// The outcome of it.
     pub outcome: AttemptOutcome,
-    /// Which server answered, by its number in the run.
+    /// The server that answered, by its number in the run.
     pub node: Option<u16>,
     /// The SQLSTATE of the error; zeros where there was none.
     pub code: [u8; 5],
