@@ -5,7 +5,7 @@ use std::time::Duration;
 use pgtoll_format::{ByteSize, TimeSpan};
 use pgtoll_record::{ExperimentList, ListedExperiment, PlanRecord};
 
-use crate::document::{Block, Document, Section, Table};
+use crate::document::{Block, Document, Section};
 use crate::records::{ReportedRecord, TableOptions};
 
 impl ReportedRecord for PlanRecord {
@@ -16,12 +16,17 @@ impl ReportedRecord for PlanRecord {
             question: "What would be measured?",
             ..Document::default()
         };
+        let is_one = self.experiments.len() == 1;
+        let mut lines: Vec<String> = Vec::new();
         for run in &self.experiments {
-            document.push(Section::detail("", vec![Block::Code(run.lines.clone())]));
+            lines.extend(run.lines.iter().cloned());
+            lines.extend((!is_one).then(String::new));
         }
-        let mut lines: Vec<String> =
-            self.server.iter().map(|server| format!("server: {server}")).collect();
-        if self.experiments.len() > 1 {
+        if let Some(server) = &self.server {
+            let place = if is_one { 1.min(lines.len()) } else { lines.len() };
+            lines.insert(place, format!("server: {server}"));
+        }
+        if !is_one {
             lines.push(format!(
                 "{} experiments, one after the other: about {} of time, at most {} of disk at once",
                 self.experiments.len(),
@@ -45,16 +50,16 @@ fn place(plan: &PlanRecord) -> Option<String> {
 impl ReportedRecord for ExperimentList {
     /// The built-in experiments, with the time that each takes.
     fn document(&self, _: &TableOptions) -> Document {
-        let row = |ListedExperiment { name, question, seconds, .. }: &ListedExperiment| {
+        let width = self.experiments.iter().map(|listed| listed.name.len()).max().unwrap_or(0);
+        let line = |ListedExperiment { name, question, seconds, .. }: &ListedExperiment| {
             let time = TimeSpan(Duration::from_secs(*seconds)).rounded();
-            vec![name.clone(), time, question.clone()]
+            format!("{name:<width$} {question} ({time})")
         };
-        let rows = self.experiments.iter().map(row).collect();
-        let table = Table::with_prose(&["experiment", "time", "question"], rows);
+        let lines = self.experiments.iter().map(line).collect();
         Document {
             command: "pgtoll measure --list",
             question: "Which experiments are built in?",
-            sections: vec![Section::detail("", vec![Block::Table(table)])],
+            sections: vec![Section::detail("", vec![Block::Code(lines)])],
             ..Document::default()
         }
     }

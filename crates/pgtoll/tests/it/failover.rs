@@ -179,7 +179,7 @@ fn a_dead_standby_is_given_up_by_patroni_and_waited_for_beside_repmgr() {
     let file = scratch.path("failover.json");
     std::fs::write(&file, &ran.stdout).unwrap();
     let shown = run(pgtoll().arg("report").arg(&file));
-    assert!(shown.stdout.contains("the standby's return, medians over runs"), "{shown:?}");
+    assert!(shown.stdout.contains("The standby's return, medians over runs"), "{shown:?}");
     scratch.assert_empty();
 }
 

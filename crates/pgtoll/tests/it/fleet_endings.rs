@@ -58,7 +58,7 @@ fn a_shard_that_is_ended_leaves_no_half_of_a_result_and_the_next_one_goes_on() {
     for (signal, status) in [(Signal::SIGINT, 2), (Signal::SIGKILL, 9)] {
         let (code, rest) = ended(&plan, signal);
         assert_eq!(code, Some(status), "{rest}");
-        let is_said = rest.ends_with("pgtoll: interrupted by SIGINT; run it again to go on\n");
+        let is_said = rest.ends_with("pgtoll: interrupted by SIGINT; run it again to continue\n");
         assert_eq!(is_said, signal == Signal::SIGINT, "{rest}");
         assert_eq!((results(&scratch, "json").len(), results(&scratch, "failed").len()), (1, 0));
         let merged = json(&run_fleet(&["fleet", "merge", &plan, "--json"], 2));
