@@ -16,17 +16,17 @@ impl ReportedRecord for PlanRecord {
             question: "What would be measured?",
             ..Document::default()
         };
-        let is_one = self.experiments.len() == 1;
+        let are_several = self.experiments.len() > 1;
         let mut lines: Vec<String> = Vec::new();
         for run in &self.experiments {
             lines.extend(run.lines.iter().cloned());
-            lines.extend((!is_one).then(String::new));
+            lines.extend(are_several.then(String::new));
         }
         if let Some(server) = &self.server {
-            let place = if is_one { 1.min(lines.len()) } else { lines.len() };
+            let place = if are_several { lines.len() } else { 1.min(lines.len()) };
             lines.insert(place, format!("server: {server}"));
         }
-        if !is_one {
+        if are_several {
             lines.push(format!(
                 "{} experiments, one after the other: about {} of time, at most {} of disk at once",
                 self.experiments.len(),
