@@ -75,9 +75,9 @@ pub const UNDO_SCHEMA: &str = "pgtoll.undo/1";
 pub struct ByteChange {
     /// Their start, in bytes from the file's begin.
     pub at: u64,
-    /// What was there, in hexadecimal.
+    /// The bytes before, in hexadecimal.
     pub before: String,
-    /// What is there now; nothing where the file was cut.
+    /// The bytes now; empty if the file was cut.
     pub after: String,
 }
 
@@ -441,7 +441,7 @@ enum FileState {
     Other,
 }
 
-/// What a disk writes whole.
+/// The bytes that a disk writes atomically.
 const SECTOR_BYTES: u64 = 512;
 
 /// Where a file is moved that is to be missing.

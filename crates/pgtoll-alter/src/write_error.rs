@@ -59,9 +59,9 @@ pub enum WriteError {
     /// There is no data directory.
     #[error("{} is not a data directory", path.display())]
     NotDataDirectory {
-        /// What was named.
+        /// The named path.
         path: PathBuf,
-        /// What the system said of it, or of its control file.
+        /// The system's error for it, or for its control file.
         source: io::Error,
     },
     /// `postmaster.pid` names no process.
@@ -121,10 +121,10 @@ pub enum WriteError {
     Lost {
         /// The data directory.
         path: PathBuf,
-        /// What was written when it was taken, or just before.
+        /// Writes that may have overlapped with pgtoll's own.
         overwritten: Vec<MaybeOverwritten>,
     },
-    /// What cannot be read may hold relations.
+    /// An unreadable file may hold relations.
     #[error("read {}", path.display())]
     Read {
         /// The file or directory.
@@ -164,7 +164,7 @@ pub enum WriteError {
         /// The file.
         path: PathBuf,
     },
-    /// What was written is not what was read.
+    /// The file differs from what was written.
     #[error("block {block} of {} is not as it was written", path.display())]
     NotAsWritten {
         /// The file.
@@ -177,7 +177,7 @@ pub enum WriteError {
     Interrupted,
 }
 
-/// What one write call of pgtoll may have replaced after another process wrote it.
+/// Bytes that a write of pgtoll may have replaced after another process wrote them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MaybeOverwritten {
     /// The file.

@@ -230,7 +230,7 @@ impl CopiedWal {
     }
 }
 
-/// What is wrong if the segment is another cluster's.
+/// Returns the fault of a segment from another cluster.
 fn foreign(copy: &Path, file: &SegmentFile, control: &ControlFile) -> Option<String> {
     // What is no WAL is found when it is read.
     let (header, _) = first_header(&[SegmentFile::from_path(copy)?]).ok()?;
@@ -246,7 +246,7 @@ fn describe(end: &End) -> String {
     end.to_string()
 }
 
-/// What replay of the WAL from the backup's begin on would do that matters here.
+/// The effects of replaying the WAL from the backup's start.
 #[derive(Debug)]
 struct ReplayedWal {
     start: Lsn,

@@ -42,7 +42,7 @@ pub(crate) struct WalChoice {
 }
 
 impl WalChoice {
-    /// What this backup needs, and what is at hand of it.
+    /// Chooses the WAL that this backup needs from the available files.
     pub(crate) fn choose(
         source: &DrillSource,
         control: &ControlFile,
@@ -179,7 +179,7 @@ fn stop(source: &DrillSource, control: &ControlFile) -> Option<Lsn> {
 
 /// Segments where they may be, in any order.
 struct SegmentsAtHand {
-    /// Where they were found.
+    /// The places where they were found.
     places: Vec<PathBuf>,
     segments: Vec<SegmentFile>,
     /// Why WAL of the backup's own cannot be read.

@@ -79,7 +79,7 @@ fn links(data: &Path) -> Result<Vec<(String, PathBuf)>, DrillError> {
     Ok(links)
 }
 
-/// What `pg_combinebackup` says last of errors.
+/// Returns the last error of `pg_combinebackup`.
 fn error_words(log: &str) -> Option<String> {
     let line = log.lines().rev().find_map(|line| line.split_once("error: "))?;
     Some(format!("{COMBINE}: {}", line.1))

@@ -121,9 +121,9 @@ pub enum DrillError {
         ByteSize(*needed_bytes).rounded(), work_dir.display(), ByteSize(*free_bytes).rounded()
     )]
     NoSpace {
-        /// What it needs at most.
+        /// The most bytes that it needs.
         needed_bytes: u64,
-        /// What is free.
+        /// The free bytes.
         free_bytes: u64,
         /// The position.
         work_dir: PathBuf,
@@ -158,7 +158,7 @@ pub enum DrillError {
         "this system cannot confine the drill's server, which runs code of the backup: {reason}"
     )]
     Unconfined {
-        /// What it lacks.
+        /// The missing part.
         reason: String,
     },
     /// A signal came.
@@ -225,7 +225,7 @@ impl DrillError {
     }
 }
 
-/// What to do about a backup that is not read where it lies.
+/// Advice about a backup that cannot be read in place.
 const RESTORE_FIRST: &str = "restore it with the tool that made it, if that can, into an empty directory \
      (tablespaces too); start no server there; then pgtoll verify --drill DIRECTORY --wal ARCHIVE";
 

@@ -47,5 +47,5 @@ fn of_header(begin: &[u8]) -> u64 {
 /// As all packages are built.
 const FILE_BLOCKS: u32 = 131_072;
 const BLOCK_BYTES: u64 = 8192;
-/// What an incremental file begins with, and the numbers of all blocks.
+/// The bytes of an incremental file's header with the numbers of all blocks.
 const BEGIN_BYTES: u64 = 12 + 4 * FILE_BLOCKS as u64;

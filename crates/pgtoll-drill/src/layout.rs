@@ -21,7 +21,7 @@ pub(crate) struct CopyLayout {
     directories: Vec<PathBuf>,
     files: Vec<CopiedFile>,
     pub(crate) tablespaces: Vec<DrilledTablespace>,
-    /// What is left out that a reader has to know of.
+    /// Notes on files that are left out.
     pub(crate) notes: Vec<String>,
     /// Bytes of the files.
     pub(crate) bytes: u64,
@@ -217,7 +217,7 @@ pub(crate) fn entries(directory: &Path) -> Result<Vec<DirEntry>, DrillError> {
     Ok(entries)
 }
 
-/// What servers remove or make anew when they start.
+/// Returns whether servers remove or remake the file when they start.
 pub(crate) fn is_temporary(name: &str) -> bool {
     name.starts_with("pgsql_tmp") || name.starts_with("pg_internal.init")
 }

@@ -22,7 +22,7 @@ use crate::writer::CopyWriter;
 /// How a backup is drilled.
 #[derive(Debug)]
 pub struct DrillOptions {
-    /// Where WAL is that is not in the backup: directories and files, compressed or not.
+    /// The places of WAL outside of the backup: directories and files, compressed or not.
     pub wal: Vec<PathBuf>,
     /// How far it is recovered.
     pub target: DrillTarget,
@@ -32,13 +32,13 @@ pub struct DrillOptions {
     pub patience: Duration,
     /// The server.
     pub installation: Installation,
-    /// Where the copy is made, and as whom.
+    /// The directory and the user of the copy.
     pub guard: GuardOptions,
     /// The server, which runs code that is in the backup, can do what its user can.
     pub unconfined: bool,
 }
 
-/// What a drill will do.
+/// The plan of a drill.
 #[derive(Debug)]
 pub struct DrillPlan {
     pub(crate) source: DrillSource,
@@ -98,7 +98,7 @@ impl DrillPlan {
         Ok(Self { source, options, facts, layout, disk, wal, confinement })
     }
 
-    /// What will be done, a sentence each.
+    /// Returns the steps, a sentence each.
     pub fn sentences(&self) -> Vec<String> {
         let size = |bytes| ByteSize(bytes).rounded();
         let Self { source, options, layout, disk, wal, .. } = self;
@@ -147,7 +147,7 @@ impl DrillPlan {
         ]
     }
 
-    /// What code of the backup can do while the server runs.
+    /// Returns a sentence on what code in the backup can do while the server runs.
     fn confinement_sentence(&self) -> String {
         let user = &self.options.guard.user.name;
         let confined = "that server writes only there, reads no other data and opens no connection";

@@ -9,7 +9,7 @@ use pgtoll_wire::Row;
 use crate::DrillError;
 use crate::session::{Failure, ServerOfDrill, Session};
 
-/// What was read, and what could not be.
+/// The databases that were read, and their errors.
 #[derive(Debug, Default)]
 pub(crate) struct ReadDatabases {
     pub(crate) databases: Vec<DrilledDatabase>,

@@ -25,9 +25,9 @@ use crate::step::DrillStep;
 use crate::target::DrillTarget;
 use crate::writer::{CopyWriter, link_tablespace};
 
-/// What came of a restored backup.
+/// The result of a restored backup.
 pub(crate) struct Restored {
-    /// What was left out of the copy.
+    /// Notes on files that were left out of the copy.
     pub(crate) notes: Vec<String>,
     pub(crate) copy_seconds: f64,
     pub(crate) wal: CopiedWal,
@@ -38,7 +38,7 @@ pub(crate) struct Restored {
     /// Why its server did not stop in good order.
     pub(crate) stop_error: Option<String>,
     pub(crate) log: String,
-    /// What its server read; `None`: it did not start.
+    /// The databases that its server read; `None`: it did not start.
     pub(crate) read: Option<ReadDatabases>,
     /// Its files, when its server was stopped.
     pub(crate) files: Option<VerificationRecord>,

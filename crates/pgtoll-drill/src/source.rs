@@ -75,7 +75,7 @@ impl SourceForm {
         }
     }
 
-    /// What was found before anything was restored.
+    /// Returns the findings from before the restore.
     pub(crate) fn findings(&self) -> Vec<DrillFinding> {
         match self {
             Self::Directory => Vec::new(),
@@ -98,7 +98,7 @@ impl SourceForm {
 
 /// How a backup is looked at.
 pub struct SourceSearch<'a> {
-    /// Where it is to be restored.
+    /// The directory of the restore.
     pub work_dir: &'a Path,
     /// Ends it.
     pub interrupt: &'a Interrupt,
@@ -112,7 +112,7 @@ impl fmt::Debug for SourceSearch<'_> {
     }
 }
 
-/// What a `backup_label` says.
+/// The content of a `backup_label`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BackupLabel {
     /// The start of recovery; `None`: it does not say.

@@ -26,7 +26,7 @@ pub(crate) struct Stage<'a> {
     pub(crate) watch: &'a mut dyn FnMut(DrillStep<'_>),
 }
 
-/// What came of it.
+/// The result of staging.
 #[derive(Default)]
 pub(crate) struct Staged {
     /// How long unpacking and combining took.
@@ -35,7 +35,7 @@ pub(crate) struct Staged {
     pub(crate) members: Vec<VerificationRecord>,
     /// How long that took.
     pub(crate) members_seconds: f64,
-    /// What was found wrong while files were unpacked.
+    /// Findings while files were unpacked.
     pub(crate) findings: Vec<DrillFinding>,
     /// Why there is nothing that a server can start on.
     pub(crate) failure: Option<String>,

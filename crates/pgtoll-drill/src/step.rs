@@ -3,7 +3,7 @@
 /// How far a drill is.
 #[derive(Clone, Copy, Debug)]
 pub enum DrillStep<'a> {
-    /// What takes long, or much, is said before it is done.
+    /// A sentence about a step that takes long or much.
     Sentence(&'a str),
     /// This is done now.
     Stage(&'a str),

@@ -178,7 +178,7 @@ pub(crate) fn of_pages(
     }
 }
 
-/// What the three say together: what is wrong weighs more than what is unknown.
+/// Returns the verdict of all three: failures weigh more than unknowns.
 pub(crate) fn together(verdicts: [DrillVerdict; 3]) -> VerificationOutcome {
     if verdicts.contains(&DrillVerdict::Failed) {
         VerificationOutcome::Findings

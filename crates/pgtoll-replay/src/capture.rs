@@ -114,7 +114,7 @@ impl LogCapture {
         }
     }
 
-    /// What was counted until now.
+    /// Returns the counts so far.
     pub fn counts(&self) -> &LogCounts {
         &self.counts
     }

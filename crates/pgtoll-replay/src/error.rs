@@ -2,7 +2,7 @@
 
 use pgtoll_format::log::LogError;
 
-/// What can go wrong with logs, plans and targets.
+/// An error of logs, plans or targets.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
@@ -11,7 +11,7 @@ pub enum ReplayError {
     Log {
         /// The file.
         name: String,
-        /// Where, and why not.
+        /// The place and the reason.
         source: LogError,
     },
     /// A file cannot be read.
@@ -50,7 +50,7 @@ pub enum ReplayError {
     Server {
         /// The planned runs.
         action: String,
-        /// What the server or the system said.
+        /// The error of the server or the system.
         source: Box<pgtoll_wire::Error>,
     },
     /// A database that nobody has declared disposable.

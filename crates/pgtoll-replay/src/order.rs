@@ -48,7 +48,7 @@ impl OrderMode {
     }
 }
 
-/// What each step waits for.
+/// The waits of each step.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Order {
     /// Steps that have to be done before.
@@ -203,7 +203,7 @@ struct LastTouch {
     is_insert: bool,
 }
 
-/// What a transaction touches of a domain.
+/// The touches of a transaction in a domain.
 #[derive(Default)]
 struct DomainTouches {
     keys: BTreeMap<String, KeyTouch>,

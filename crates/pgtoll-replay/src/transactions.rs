@@ -14,9 +14,9 @@ pub(crate) struct ReplayTransactions {
     pub(crate) list: Vec<Transaction>,
     /// The transaction of each step: an index into `list`.
     pub(crate) of_step: Vec<u32>,
-    /// What is done with each step.
+    /// The treatment of each step.
     pub(crate) treatment: Vec<Treatment>,
-    /// What each step does.
+    /// The effects of each step.
     pub(crate) effects: Vec<sql::Effect>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Transaction {
     pub(crate) prepared: Option<u64>,
 }
 
-/// What is done with a step.
+/// The treatment of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Treatment {
     /// It is executed.
@@ -316,7 +316,7 @@ pub(crate) struct AutocommitCounter {
     alone: Option<WritesOutside>,
 }
 
-/// What a session's next step belongs to.
+/// The transaction state of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum BlockState {
     #[default]

@@ -66,12 +66,12 @@ pub struct UserType {
     pub oid: u32,
     /// With its schema, as SQL has it.
     pub name: String,
-    /// What its binary values have in them.
+    /// The shape of its binary values.
     #[serde(default, skip_serializing_if = "TypeShape::is_plain")]
     pub shape: TypeShape,
 }
 
-/// What the binary values of a type have in them.
+/// The shape of a type's binary values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TypeShape {

@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use crate::sql::{SqlToken, tokens};
 use crate::values::{ParameterValue, UserType, base64_text};
 
-/// What was captured.
+/// A captured workload.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CapturedWorkload {
-    /// What it was made from, and what was left out.
+    /// The sources of the plan, and the parts that were left out.
     pub header: PlanHeader,
     /// In the order of their first entries.
     pub sessions: Vec<CapturedSession>,
@@ -52,7 +52,7 @@ impl CapturedWorkload {
     }
 }
 
-/// What a plan was made from.
+/// The sources of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PlanHeader {
     /// The program's version.
@@ -65,7 +65,7 @@ pub struct PlanHeader {
     pub begin_us: i64,
     /// From the first entry to the last one, in microseconds.
     pub length_us: u64,
-    /// What the logs have and lack.
+    /// The counts of the logs.
     pub counts: LogCounts,
     /// Values were replaced: the plan has timing, shapes and order alone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -121,7 +121,7 @@ pub struct CapturedSession {
     pub end: u64,
 }
 
-/// What a session asked for at one time.
+/// The requests of a session at one time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CapturedStep {
     /// The session's index.
@@ -138,7 +138,7 @@ pub struct CapturedStep {
     /// The number of the entry that comes between its work and its commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before_commit: Option<u64>,
-    /// What is asked for.
+    /// The requested statements.
     pub request: StatementRequest,
     /// The error code that it failed with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -158,7 +158,7 @@ pub struct CapturedStep {
     pub ends_late: bool,
 }
 
-/// What is asked for.
+/// The requested statements.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StatementRequest {
@@ -178,7 +178,7 @@ pub enum StatementRequest {
     Incomplete {
         /// The statement.
         sql: String,
-        /// What is missing.
+        /// The missing part.
         reason: IncompleteReason,
     },
 }

@@ -3,7 +3,7 @@
 use pgtoll_estimate::{change_and_name, metric_name};
 use pgtoll_record::{AdvisedAction, AnswerLine, Metric, RunAnswer, RunResult};
 
-/// What to do, in a sentence.
+/// Returns advice in a sentence.
 pub(crate) fn advice(answer: &RunAnswer) -> Option<String> {
     let words = match answer.advice.as_ref()?.action {
         AdvisedAction::TurnOn => "Turn on.",

@@ -66,7 +66,7 @@ fn made_words(tablespace: &LoggedTablespace) -> String {
     )
 }
 
-/// What was drilled.
+/// Returns the drilled backup.
 fn backup_words(drill: &DrillRecord) -> String {
     let kind = match drill.backup.kind {
         DrilledKind::BaseBackup => "a base backup",
@@ -93,7 +93,7 @@ fn backup_words(drill: &DrillRecord) -> String {
     format!("{path}: PostgreSQL {major}, {kind}{form}{checksums}")
 }
 
-/// What was drilled, and how it was restored.
+/// Returns the drilled backup and its restore.
 fn subject(drill: &DrillRecord) -> String {
     let verb = match drill.backup.form {
         DrilledForm::Directory => "copied",
@@ -125,7 +125,7 @@ fn verdict_word(verdict: DrillVerdict) -> &'static str {
     }
 }
 
-/// What follows from all three.
+/// Returns the outcome of all three.
 fn outcome_words(outcome: VerificationOutcome) -> &'static str {
     match outcome {
         VerificationOutcome::Sound => "Sound: the backup can be restored.",

@@ -38,7 +38,7 @@ fn about(expected: &Expected) -> String {
     format!("{claim}{} ({}{url}){explained}", figure(expectation), expectation.source)
 }
 
-/// What is claimed, in words.
+/// Returns the claim in words.
 pub(crate) fn claim(expectation: &Expectation) -> String {
     expectation.claim.clone().unwrap_or_else(|| figure(expectation))
 }
@@ -50,7 +50,7 @@ pub(crate) fn figure(expectation: &Expectation) -> String {
     format!("{}, {}{against}, {}", expectation.workload, expectation.arm, expectation.metric)
 }
 
-/// What is expected.
+/// Returns the expected bounds.
 pub(crate) fn bounds(expectation: &Expectation) -> String {
     let shown = |number| shown(expectation, number);
     let unit = unit(expectation);

@@ -71,7 +71,7 @@ impl Format {
         }
     }
 
-    /// What names of files in it end in, the usual ending first.
+    /// Returns the endings of file names, the usual one first.
     pub fn endings(self) -> &'static [&'static str] {
         match self {
             Self::Table => &["txt"],

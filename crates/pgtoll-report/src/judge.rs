@@ -86,7 +86,7 @@ fn client_timeline(record: &JudgeRecord) -> ClientTimeline {
     }
 }
 
-/// What every such record has to be read with.
+/// A note for every such record.
 const PLACE: &str = "times and losses are those of this run: of its load, its network \
     and this fault; repeat it, since losses are a distribution";
 
@@ -115,7 +115,7 @@ fn judge_headline(judge: &JudgeRecord) -> String {
     words
 }
 
-/// Who did what to which server.
+/// Returns the server, the load and the fault.
 fn subject_words(judge: &JudgeRecord) -> String {
     let design = &judge.design;
     let mut words = format!(
@@ -139,7 +139,7 @@ fn subject_words(judge: &JudgeRecord) -> String {
     words
 }
 
-/// What was done to the server, and how that ended.
+/// Returns the fault and its end.
 fn fault_lines(judge: &JudgeRecord) -> Vec<String> {
     let Some(fault) = &judge.fault else {
         return vec!["No fault was injected by pgtoll.".to_owned()];

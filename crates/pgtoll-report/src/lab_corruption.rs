@@ -120,7 +120,7 @@ fn writer_rows(corruption: &CorruptionRecord) -> Vec<Vec<String>> {
     COUNTS.into_iter().filter_map(row).collect()
 }
 
-/// What a manager reads.
+/// Returns the answer in sentences.
 fn answer(corruption: &CorruptionRecord) -> Vec<String> {
     let spread = corruption.spread.iter().map(spread_sentence);
     spread.chain(failover_sentence(corruption)).collect()

@@ -141,7 +141,7 @@ impl ReportedRecord for PageChecksumsRecord {
 }
 
 impl ReportedRecord for PageDifferenceRecord {
-    /// What differs, the most telling first.
+    /// The differences, the most telling first.
     fn document(&self, _: &TableOptions) -> Document {
         let mut document = Document {
             command: "pgtoll page diff",

@@ -43,7 +43,7 @@ pub(crate) fn heading(prediction: &PredictionRecord) -> &'static str {
     if is_on { "Who pays" } else { "Who would pay" }
 }
 
-/// What the list of relations rests on.
+/// Returns the basis of the list of relations.
 pub(crate) fn relations_words(ranking: &PayerRanking) -> String {
     let evicted = match ranking.in_buffers {
         Some(share) if share < 0.995 => format!(
@@ -61,7 +61,7 @@ pub(crate) fn relations_words(ranking: &PayerRanking) -> String {
     )
 }
 
-/// What the list of statements rests on.
+/// Returns the basis of the list of statements.
 pub(crate) fn statements_words(ranking: &PayerRanking, watch: Option<&StatementWatch>) -> String {
     let mut words = "Statements by their share of the predicted CPU".to_owned();
     if ranking.statements.iter().any(|statement| statement.image_share.is_some()) {

@@ -41,7 +41,7 @@ pub(crate) fn prediction_text(prediction: &PredictionRecord) -> String {
     text
 }
 
-/// Which server, and for how long.
+/// Returns the server and the time of the watch.
 pub(crate) fn subject_words(prediction: &PredictionRecord) -> String {
     let cycles = prediction.watch.windows.iter().filter(|window| window.is_cycle).count();
     let label = if cycles > 0 {
@@ -123,7 +123,7 @@ fn push_remedies(text: &mut String, remedies: &[String]) {
     }
 }
 
-/// What would narrow a range of WAL that decides nothing.
+/// Returns what would narrow a range of WAL that is too wide to decide.
 pub(crate) fn remedy_words(
     prediction: &PredictionRecord,
     answer: &PredictionAnswer,
@@ -132,7 +132,7 @@ pub(crate) fn remedy_words(
     remedies.filter_map(|source| source.remedy.clone()).collect()
 }
 
-/// What to do, in the imperative.
+/// Returns the action in the imperative.
 pub(crate) fn action_words(action: AdvisedAction) -> &'static str {
     match action {
         AdvisedAction::TurnOn => "Turn data checksums on.",
@@ -328,7 +328,7 @@ pub(crate) fn seen_lines(prediction: &PredictionRecord) -> Vec<String> {
     lines
 }
 
-/// Which WAL was read, and what that cost the server.
+/// Returns the WAL that was read, and its cost for the server.
 fn wal_line(wal: &WatchedWal) -> String {
     let mut line = format!(
         "WAL read: {} in {} from {} to {}, {}, {} whole",

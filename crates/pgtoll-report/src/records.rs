@@ -24,7 +24,7 @@ pub trait ReportedRecord: PrintedRecord + Serialize + DeserializeOwned + Any {
     /// Gauges for Prometheus are among its formats.
     const HAS_GAUGES: bool = false;
 
-    /// What a person reads.
+    /// Makes the document.
     fn document(&self, options: &TableOptions) -> Document;
 
     /// Reads the record's JSON.
@@ -232,7 +232,7 @@ impl FinishedRecord {
         self.0.kind()
     }
 
-    /// What its facts come to.
+    /// Returns its conclusion.
     pub fn conclusion(&self) -> Conclusion {
         self.0.conclusion()
     }
@@ -248,7 +248,7 @@ impl FinishedRecord {
     }
 }
 
-/// What tables leave open.
+/// Options of tables.
 #[derive(Clone, Copy, Debug)]
 pub struct TableOptions {
     /// Rows of each list at most.
@@ -262,7 +262,7 @@ pub struct TableOptions {
 }
 
 impl TableOptions {
-    /// What pages show; JSON has more.
+    /// The options of pages; JSON has more.
     pub(crate) const PAGE: Self =
         Self { most: 200, by_type: false, full: true, style: Style::Plain };
 }
@@ -278,7 +278,7 @@ impl Default for TableOptions {
 pub enum FinishedRecordError {
     /// It is not what its schema says.
     Json(serde_json::Error),
-    /// Of another version, or of a kind that is not shown.
+    /// The record has another version, or a kind that cannot be shown.
     Schema(String),
 }
 

@@ -8,7 +8,7 @@ use pgtoll_record::{
 use crate::document::{Block, Document, DocumentStep, Section};
 use crate::records::{ReportedRecord, TableOptions, one_or_several_json, read_repairs};
 
-/// Of a ledger there are several.
+/// A ledger has several records.
 impl ReportedRecord for Vec<RepairRecord> {
     /// Attempts one after the other: the outcome, a line for each block, and all that is known of it.
     fn document(&self, _: &TableOptions) -> Document {

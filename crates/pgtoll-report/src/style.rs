@@ -11,7 +11,7 @@ pub enum Style {
     Coloured,
 }
 
-/// What a piece of text is.
+/// The tone of a piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
     Cost,

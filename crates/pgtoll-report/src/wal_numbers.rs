@@ -62,7 +62,7 @@ pub(crate) fn bytes(amount: &WalAmount) -> u64 {
     amount.record_bytes.saturating_add(amount.image_bytes)
 }
 
-/// Of all amounts.
+/// Returns the sum of all amounts.
 pub(crate) fn sum<'a>(amounts: impl Iterator<Item = &'a WalAmount>) -> WalAmount {
     amounts.fold(WalAmount::default(), |sum, amount| WalAmount {
         records: sum.records.saturating_add(amount.records),

@@ -154,7 +154,7 @@ impl BlockReferences {
         self.checkpoints.get(&at).copied()
     }
 
-    /// Where the last record ends that says that `wal_level` is `minimal` from there on.
+    /// The end of the last record that sets `wal_level` to `minimal`.
     pub fn minimal(&self) -> Option<Lsn> {
         self.minimal
     }

@@ -11,7 +11,7 @@ use pgtoll_wire::{Dsn, masked};
 
 use crate::arguments::Arguments;
 
-/// What was said on the command line.
+/// The arguments of the command line.
 static GIVEN: OnceLock<ArgMatches> = OnceLock::new();
 
 /// Options that decide where a record goes, how it is shown or judged, or that confirm: no part of how it is made.
@@ -25,7 +25,7 @@ pub(crate) fn remember(given: ArgMatches) {
     let _ = GIVEN.set(given);
 }
 
-/// Where a record comes from that is made now by this command.
+/// Returns the provenance of a record that this command makes now.
 pub(crate) fn provenance() -> Provenance {
     provenance_with(Resolved::default())
 }
@@ -39,7 +39,7 @@ pub(crate) fn provenance_with(resolved: Resolved<'_>) -> Provenance {
     }
 }
 
-/// What a command resolved: it takes the place of what was said.
+/// Values that a command resolved: they replace the given ones.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Resolved<'a> {
     /// Arguments that are left out, by their field's name.

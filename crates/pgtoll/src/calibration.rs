@@ -25,7 +25,7 @@ pub(crate) fn remember(result: &RunResult) {
     let _ = pgtoll_system::append_private(&path, twin_lines(result).as_bytes());
 }
 
-/// Where the comparisons are kept; `None` without a home.
+/// Returns the file of comparisons; `None` without a home directory.
 pub(crate) fn path() -> Option<PathBuf> {
     let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
     let state = state.filter(|path| path.is_absolute());

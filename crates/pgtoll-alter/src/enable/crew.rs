@@ -445,7 +445,7 @@ impl FileProgress {
     }
 }
 
-/// What a thread reads into.
+/// The buffer of a thread.
 struct Buffer {
     bytes: AlignedBuffer,
     checksums: Vec<u16>,

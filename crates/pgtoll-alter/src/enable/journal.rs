@@ -29,7 +29,7 @@ pub(super) struct EnableJournal {
     path: PathBuf,
     file: File,
     header: String,
-    /// What it said when it was opened.
+    /// The lines that it had when it was opened.
     found: HashSet<String>,
     /// There was a journal, of another state of the cluster.
     was_void: bool,
@@ -45,7 +45,7 @@ struct End {
 
 /// In the data directory, where servers pass it over.
 const NAME: &str = "pgtoll_enable.journal";
-/// What a power cut may take away: files of so long are read again.
+/// The work that a power cut may lose: these files are read again.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 /// More than a line has beside the path: five numbers.
 const LINE_BYTES: u64 = 120;

@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// What is asked of a disk. `path` is that of `file`.
+/// The requests to a disk. `path` is that of `file`.
 pub(super) trait Medium: Sync {
     fn read(&self, file: &File, path: &Path, bytes: &mut [u8], at: u64) -> io::Result<()>;
     fn write(&self, file: &File, path: &Path, bytes: &[u8], at: u64) -> io::Result<()>;

@@ -34,7 +34,7 @@ pub struct EnableOptions {
     pub verify: bool,
 }
 
-/// What is going on.
+/// The present step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EnableStep {
     /// Pages get their checksums.
@@ -52,7 +52,7 @@ pub struct EnableProgress {
     pub step: EnableStep,
     /// How much is done.
     pub done: u64,
-    /// Of how much.
+    /// The total.
     pub all: u64,
     /// The threads that do it.
     pub threads: EnableThreads,
@@ -67,7 +67,7 @@ pub struct EnableThreads {
     pub wanted: usize,
 }
 
-/// What was done.
+/// The replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChecksumsChanged {
     /// It was so before, and nothing was written.
@@ -76,11 +76,11 @@ pub struct ChecksumsChanged {
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// What was found on the pages that were read.
+    /// The counts of the pages that were read.
     pub pages: EnabledPages,
-    /// What a run before this one had left.
+    /// The rest of an earlier run.
     pub earlier: Earlier,
-    /// What lies among them and is not PostgreSQL's.
+    /// Files of other programs among them.
     pub foreign: Vec<PathBuf>,
 }
 
@@ -161,7 +161,7 @@ const OFF: u32 = 0;
 /// `PG_DATA_CHECKSUM_VERSION`.
 const ON: u32 = 1;
 
-/// What cannot be read could hold pages, which then would have no checksum.
+/// Refuses unreadable files: their pages would have no checksum.
 fn readable(mut list: RelationFileList) -> Result<RelationFileList, WriteError> {
     match list.unreadable.pop() {
         Some((path, source)) => Err(WriteError::Read { path, source }),
@@ -169,7 +169,7 @@ fn readable(mut list: RelationFileList) -> Result<RelationFileList, WriteError> 
     }
 }
 
-/// Which files a run before this one had done with.
+/// Returns the files that an earlier run had completed.
 fn done(journal: Option<&EnableJournal>, list: &RelationFileList) -> BTreeSet<usize> {
     let Some(journal) = journal else { return BTreeSet::new() };
     let files = list.files.iter().enumerate();

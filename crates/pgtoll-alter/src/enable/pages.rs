@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use pgtoll_checksum::Kernel;
 use pgtoll_format::{PAGE_CHECKSUM, PageHeader};
 
-/// What was found on the pages.
+/// The counts of the pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EnabledPages {
     /// Pages.

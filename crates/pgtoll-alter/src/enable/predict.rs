@@ -13,7 +13,7 @@ use crate::WriteError;
 use pgtoll_datadir::RelationFile;
 use pgtoll_system::AlignedBuffer;
 
-/// What pages of a sample say of all.
+/// A prediction for all pages from a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Prediction {
     /// Pages that were read.
@@ -31,7 +31,7 @@ pub struct Prediction {
 /// Pieces of the sample, evenly spaced over all bytes.
 const PIECES: u64 = 96;
 const PIECE_BYTES: usize = 1 << 20;
-/// What disks want the bytes' addresses to be multiples of.
+/// The alignment that disks require.
 const ALIGNMENT: usize = AlignedBuffer::ALIGNMENT;
 /// A disk is taken to write as fast as it reads at best, and so much slower at worst.
 const WRITE_SLOWER: f64 = 3.0;

@@ -72,7 +72,7 @@ impl ChecksumsChanged {
     }
 }
 
-/// What turning checksums on would do, and how long it would take. A server may run meanwhile.
+/// Predicts the work and the time of turning checksums on. A server may run meanwhile.
 pub fn dry_run(
     data: &Path,
     options: &EnableOptions,

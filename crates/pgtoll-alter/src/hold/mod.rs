@@ -84,7 +84,7 @@ impl Hold {
         &self.data
     }
 
-    /// What the control file said when the directory was taken.
+    /// Returns the control file at the time when the directory was taken.
     pub fn control(&self) -> &ControlFile {
         &self.control
     }
@@ -145,7 +145,7 @@ pub fn become_owner_of(data: &Path) -> Result<(), WriteError> {
     become_owner(data, found.uid(), found.gid())
 }
 
-/// What the control file and the lock of a data directory say.
+/// The control file and the lock of a data directory.
 struct Examined {
     control: ControlFile,
     control_bytes: Vec<u8>,
@@ -181,7 +181,7 @@ fn examine(data: &Path, policy: HoldPolicy) -> Result<Examined, WriteError> {
     Ok(Examined { control, control_bytes, left })
 }
 
-/// What the control file of a data directory says that is to be written to.
+/// Returns the control file of a data directory that is to be written to.
 pub fn data_directory_control(data: &Path) -> Result<ControlFile, WriteError> {
     pgtoll_datadir::control_file(data).map_err(|error| match error {
         DatadirError::Read { source, .. } if is_missing(&source) => {

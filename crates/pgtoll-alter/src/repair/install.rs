@@ -25,7 +25,7 @@ pub struct RepairUndo {
     schema: String,
     /// The cluster's identifier, in decimal.
     system_identifier: String,
-    /// Where the record of the shutdown begins after which the pages were written.
+    /// The start of the shutdown's record, after which the pages were written.
     checkpoint: Lsn,
     /// The pages.
     pub pages: Vec<UndoPage>,
@@ -194,7 +194,7 @@ pub(super) enum PageState {
     Mixed,
 }
 
-/// What a disk writes whole.
+/// The bytes that a disk writes atomically.
 const SECTOR_BYTES: usize = 512;
 
 /// The work of a repair.
@@ -207,7 +207,7 @@ pub enum RepairStep {
 }
 
 impl RepairUndo {
-    /// What the plan would write.
+    /// Makes the undo file of a plan.
     pub fn new(plan: &RepairPlan, control: &ControlFile) -> Self {
         Self {
             schema: REPAIR_UNDO_SCHEMA.to_owned(),

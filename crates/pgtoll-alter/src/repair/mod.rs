@@ -57,11 +57,11 @@ pub struct DamagedBlock {
     pub fork: RelationFork,
     /// The block's number in the fork.
     pub block: u32,
-    /// What was found, where a server accepts the page all the same.
+    /// The suspicion, if a server accepts the page.
     pub suspicion: Option<String>,
     /// WAL changed the page later than the page says.
     pub is_lost_write: bool,
-    /// What else can be done.
+    /// Other advice.
     pub advice: Vec<Advice>,
 }
 
@@ -118,7 +118,7 @@ pub struct RepairOptions {
 /// Blocks of one plan at most: those behind are left for another one, so that an undo file is read again.
 pub const REPAIR_BLOCKS_MAX: usize = 10_000;
 
-/// What would be written.
+/// The plan of a repair.
 #[derive(Clone, Debug)]
 pub struct RepairPlan {
     /// All blocks, with what is known of them.
@@ -127,7 +127,7 @@ pub struct RepairPlan {
     pub pages: Vec<UndoPage>,
 }
 
-/// Who is asked while a plan is made.
+/// The helpers of a plan.
 pub struct RepairHelp<'a, 'b> {
     /// The server that runs on the data directory.
     pub running: Option<&'a mut RunningTarget<'b>>,
@@ -228,7 +228,7 @@ pub fn plan_repair(
     Ok(RepairPlan { record, pages })
 }
 
-/// What a standby is asked for.
+/// The request to a standby.
 struct Asked<'a> {
     data: &'a DataDirectory,
     lineage: &'a Lineage,
@@ -306,7 +306,7 @@ struct WantedWal<'a> {
 }
 
 impl WantedWal<'_> {
-    /// What the WAL up to the limit says of the blocks; `None`: it does not lead there.
+    /// Reads the blocks' history up to the limit; `None`: the WAL does not lead there.
     fn read(
         &self,
         sources: &[Result<PageSource, SourceRefusal>],
@@ -612,7 +612,7 @@ impl Planner<'_> {
         }
     }
 
-    /// What a source has for a block; the page where it may be taken.
+    /// Returns a source's page for a block, if it may be taken.
     fn candidate(
         &self,
         at: usize,

@@ -20,7 +20,7 @@ use pgtoll_wal::{BlockHistory, NamingRecord};
 pub(super) struct SourceHistory {
     /// Its pages contain all changes by WAL before this.
     pub(super) contains: Lsn,
-    /// Where the damaged cluster left the source's timeline; [`Lsn::MAX`]: it is on it.
+    /// The position at which the damaged cluster left the source's timeline; [`Lsn::MAX`]: it is on it.
     pub(super) timeline_end: Lsn,
     /// Records that name a block from here on may have been made on its damaged page, as far as the
     /// source can tell: a copy has what it had when it was taken, and a standby replays everything.
@@ -39,13 +39,13 @@ pub(super) struct BlockWal {
     pub(super) from: Lsn,
     /// The start of the checkpoint of the shutdown, the last record; of a running server the end.
     pub(super) to: Lsn,
-    /// Where the last record ends that says that `wal_level` is `minimal` from there on.
+    /// The end of the last record that sets `wal_level` to `minimal`.
     pub(super) minimal: Option<Lsn>,
     /// The records that name the block.
     pub(super) history: BlockHistory,
 }
 
-/// What came out, and why.
+/// A judgement and its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Judgement {
     pub(super) class: EvidenceClass,
@@ -56,7 +56,7 @@ fn refused(reason: impl Into<String>) -> Judgement {
     Judgement { class: EvidenceClass::Refused, reason: reason.into() }
 }
 
-/// What a server with checksums says of a page.
+/// Returns the verdict of a server with checksums on a page.
 pub(super) fn page_verdict(page: &[u8], block: u32) -> Verdict {
     let computed =
         pgtoll_checksum::is_page(page.len()).then(|| pgtoll_checksum::page_checksum(page, block));
@@ -210,7 +210,7 @@ fn compare(
     )))
 }
 
-/// Where no record names the block.
+/// Judges a block that no record names.
 fn without_record(
     candidate: PageHeader,
     damaged: PageHeader,
@@ -262,7 +262,7 @@ fn has_unlogged_values(page: &[u8]) -> bool {
     PageKind::from_page(page) == PageKind::Sequence && unlogged() != Some(0)
 }
 
-/// What is left where WAL decides nothing: the damaged page's own LSN.
+/// Judges by the damaged page's own LSN, if WAL does not decide.
 fn plausible(candidate: PageHeader, damaged: PageHeader, reason: &str) -> Judgement {
     if damaged.lsn == candidate.lsn && !damaged.is_new() {
         let reason = format!("{reason}; the damaged page's own LSN is the same");

@@ -22,7 +22,7 @@ use super::fetched::RebuiltPages;
 use super::refusal::{BlockRefusal, RedoRefusal};
 use super::source::RelationBlocks;
 
-/// What a server replays to make blocks anew.
+/// The WAL that a server replays to rebuild blocks.
 #[derive(Clone, Debug)]
 pub struct RedoPlan {
     blocks: Vec<PlannedBlock>,
@@ -32,7 +32,7 @@ pub struct RedoPlan {
     files: BTreeMap<PathBuf, u64>,
     records: Vec<KeptRecord>,
     layout: WalLayout,
-    /// Where the record of the checkpoint begins from which redo starts.
+    /// The start of the checkpoint record from which redo starts.
     start: Lsn,
     control: Vec<u8>,
     checkpoint: Vec<u8>,
@@ -285,7 +285,7 @@ const MEMBERS_PER_GROUP: u64 = 4;
 /// 32 pages; only what is read has to be there.
 const SLRU_FILE_BYTES: u64 = 32 * 8192;
 
-/// What a server needs to be there.
+/// The directories that a server needs.
 const DIRECTORIES: [&str; 25] = [
     "base",
     "base/1",

@@ -20,7 +20,7 @@ use super::refusal::BlockRefusal;
 use super::{RepairError, proof};
 use crate::hold::become_owner_of;
 
-/// What a server says of a block that it was made to read.
+/// A server's answer when it was made to read a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BlockAnswer {
     /// It refuses it (`XX001`).
@@ -49,12 +49,12 @@ impl fmt::Debug for RunningTarget<'_> {
     }
 }
 
-/// Where the WAL of a running server was.
+/// The WAL positions of a running server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Horizon {
     /// The start of the record of the last completed checkpoint.
     pub(super) checkpoint: Lsn,
-    /// Where the next record would have begun; all before is on disk.
+    /// The insert position; all WAL before it is on disk.
     pub(super) insert: Lsn,
 }
 
@@ -71,7 +71,7 @@ impl<'a> RunningTarget<'a> {
         Ok(Self { data, dsn, main, sessions: HashMap::new(), ask })
     }
 
-    /// Where its WAL is, and is on disk.
+    /// Returns its WAL positions, after a flush.
     #[expect(clippy::disallowed_methods, reason = "the WAL writer reports nothing to wait for")]
     pub(super) fn horizon(&mut self) -> Result<Horizon, RepairError> {
         let insert: Lsn = self.main.query_one(INSERTED)?.parse("inserted")?;

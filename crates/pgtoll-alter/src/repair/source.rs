@@ -86,7 +86,7 @@ impl RelationBlocks {
     }
 }
 
-/// What pages are taken from.
+/// A source of pages.
 #[derive(Debug)]
 pub(super) struct PageSource {
     pages: SourcePages,
@@ -101,7 +101,7 @@ pub(super) struct PageSource {
     checkpoint: Option<RestartPoint>,
     /// It may have replayed more than that checkpoint.
     goes_on: bool,
-    /// What a page may lack that is refused.
+    /// The possible defect of a refused page.
     pub(super) note: Option<String>,
 }
 

@@ -106,7 +106,7 @@ impl Standby {
         Ok((row.parse("at")?, row.parse("redo")?, row.parse("time")?))
     }
 
-    /// What it has of these blocks now.
+    /// Returns its present pages of these blocks.
     pub(super) fn fetch(&mut self, damaged: &[DamagedBlock]) -> FetchedPages {
         let page =
             |block: &DamagedBlock| ((block.fork, block.block), self.page(block.fork, block.block));

@@ -14,7 +14,7 @@ use super::refusal::SourceRefusal;
 use super::source::{PageSource, RelationBlocks, foreign_control, label_timeline};
 use super::{DamagedBlock, RepairError};
 
-/// What is read of the tars.
+/// The content of the tars that is read.
 #[derive(Default)]
 struct TarContents {
     control: Option<Vec<u8>>,

@@ -35,11 +35,11 @@ pub(crate) struct RepositorySurvey {
     pub(crate) bytes: u64,
     /// WAL among the files: of a server that was stopped, or copied there (`archive-copy`).
     pub(crate) segments: Vec<SegmentFile>,
-    /// What is wrong with what is stored.
+    /// The findings about stored files.
     pub(crate) findings: Vec<DrillFinding>,
 }
 
-/// What the stored files say of the backup.
+/// The facts of the backup by its stored files.
 #[derive(Debug)]
 pub(crate) struct RepositoryFacts {
     /// The control file, or why it cannot be read.
@@ -60,10 +60,10 @@ struct ListedFile {
     checksum: Option<String>,
 }
 
-/// Where something is unpacked.
+/// The destination of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Destination {
-    /// Of a tablespace; `None`: in the data directory.
+    /// Its tablespace; `None`: in the data directory.
     tablespace: Option<u32>,
     path: PathBuf,
 }

@@ -7,7 +7,7 @@ use pgtoll_wal::{SegmentFile, TarMember, TarMemberKind};
 
 use super::is_history;
 
-/// What becomes of a member.
+/// The placement of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Placement {
     /// It is a file at this path, below the directory that it is unpacked to.

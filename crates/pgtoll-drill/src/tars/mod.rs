@@ -31,7 +31,7 @@ pub(crate) struct TarFiles {
     pub(crate) tablespaces: BTreeMap<u32, PackedTar>,
     /// What follows the first of several tars of the data directory, or of a tablespace.
     parts: Vec<(Option<u32>, PackedTar)>,
-    /// What says that a tar is missing.
+    /// Signs that a tar is missing.
     gaps: Vec<String>,
     /// OIDs of tablespaces that are listed beside the tars.
     listed: BTreeSet<u32>,
@@ -146,7 +146,7 @@ impl TarFiles {
     }
 }
 
-/// What a directory has of a backup.
+/// The parts of a backup in a directory.
 #[derive(Default)]
 struct Found {
     bases: Vec<PackedTar>,

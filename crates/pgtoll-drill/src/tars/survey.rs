@@ -34,7 +34,7 @@ pub(crate) struct TarSurvey {
     pub(crate) broken: BTreeSet<PathBuf>,
 }
 
-/// What tars say of the backup that is in them.
+/// The facts of the backup in tars.
 #[derive(Debug)]
 pub(crate) struct TarFacts {
     /// The control file, or why it cannot be read.
@@ -48,7 +48,7 @@ pub(crate) struct TarFacts {
     pub(crate) histories: BTreeMap<String, Vec<u8>>,
 }
 
-/// What ends a survey.
+/// The limits of a survey.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SurveyLimits<'a> {
     /// Bytes that are free where the tars are to be unpacked.
@@ -58,7 +58,7 @@ pub(crate) struct SurveyLimits<'a> {
     pub(crate) interrupt: &'a Interrupt,
 }
 
-/// What is found on the way.
+/// The content that is found on the way.
 #[derive(Default)]
 struct Contents {
     control: Option<Vec<u8>>,

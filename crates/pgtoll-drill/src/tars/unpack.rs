@@ -13,7 +13,7 @@ use super::{PackedTar, unreadable};
 use crate::DrillError;
 use crate::writer::{CopyWriter, MadeDirectories, make_places};
 
-/// Where tars are unpacked.
+/// The target of unpacking.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UnpackTarget<'a> {
     /// Has the directories `data` and `tablespaces` then.
@@ -24,7 +24,7 @@ pub(crate) struct UnpackTarget<'a> {
     pub(crate) interrupt: &'a Interrupt,
 }
 
-/// What is written of one tar.
+/// The state of unpacking one tar.
 struct Unpacking<'a> {
     target: UnpackTarget<'a>,
     /// Directories that were made.

@@ -25,7 +25,7 @@ pub struct ComparedArmPlan {
     pub checksums: Option<bool>,
     /// Settings.
     pub settings: BTreeMap<String, String>,
-    /// What changes its copy before the first round.
+    /// The set-up of its copy before the first round.
     pub setup: Option<ArmSetup>,
     /// Which of [`ComparisonSite::sources`](super::ComparisonSite::sources) it is a copy of.
     pub source: usize,
@@ -49,7 +49,7 @@ pub struct ArmSetup {
     pub sql: String,
 }
 
-/// What all arms share.
+/// The state that all arms share.
 pub(super) struct ArmSite<'a> {
     pub(super) guard: Guard,
     pub(super) workload: &'a CapturedWorkload,
@@ -82,7 +82,7 @@ pub(super) struct PreparedArms {
     pub(super) arms: Vec<PreparedArm>,
     /// The baseline's `server_version`.
     pub(super) server: String,
-    /// What of the data directories' configuration does not hold for copies.
+    /// Settings of the data directories that do not hold for copies.
     pub(super) left_out: Vec<String>,
     /// What else arms of several data directories differ in.
     pub(super) notes: Vec<String>,

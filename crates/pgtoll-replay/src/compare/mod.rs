@@ -24,7 +24,7 @@ use crate::workload::CapturedWorkload;
 use arms::{ArmSite, PreparedArms};
 use judge::ShapeTimes;
 
-/// What is compared, and how often.
+/// The plan of a comparison.
 #[derive(Clone, Debug)]
 pub struct ComparisonPlan {
     /// The baseline first. Its twin is added.
@@ -39,7 +39,7 @@ pub struct ComparisonPlan {
     pub replay: ReplaySettings,
 }
 
-/// Where the copies are made.
+/// Directory in which the copies are made.
 #[derive(Debug)]
 pub struct ComparisonSite<'a> {
     /// The data directories, the baseline's first. Of several the rows have to be the same.
@@ -48,9 +48,9 @@ pub struct ComparisonSite<'a> {
     pub guard: Guard,
     /// The machine.
     pub host: Host,
-    /// What ends it early.
+    /// The interrupt that ends it early.
     pub interrupt: &'a Interrupt,
-    /// What ends the waiting for the copies' servers.
+    /// The interruption of waits for the copies' servers.
     pub interruption: &'a Interruption,
 }
 
@@ -67,7 +67,7 @@ pub struct ComparisonProgress<'a> {
     pub all: u64,
 }
 
-/// What can go wrong with a comparison.
+/// An error of a comparison.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ComparisonError {
@@ -111,7 +111,7 @@ pub enum ComparisonError {
         action: String,
         /// The arm.
         arm: String,
-        /// What the server or the system said.
+        /// The error of the server or the system.
         source: Box<pgtoll_wire::Error>,
     },
 }

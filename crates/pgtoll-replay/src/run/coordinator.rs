@@ -10,7 +10,7 @@ use crate::order::Order;
 use crate::transactions::ReplayTransactions;
 use crate::workload::CapturedWorkload;
 
-/// What all sessions of a replay share.
+/// The state that all sessions of a replay share.
 pub(crate) struct Coordinator<'a> {
     pub(crate) order: &'a Order,
     pub(crate) transactions: &'a ReplayTransactions,
@@ -27,7 +27,7 @@ pub(crate) struct Coordinator<'a> {
 
 /// The part that changes.
 pub(crate) struct RunState {
-    /// What each step still waits for.
+    /// The open waits of each step.
     pending: Vec<u32>,
     pub(crate) done: Vec<bool>,
     /// How many of them are.
@@ -61,7 +61,7 @@ struct SequenceState {
     waiters: BTreeMap<u32, Vec<u32>>,
 }
 
-/// What a session does.
+/// The state of a session.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum SessionState {
     /// It waits for its time, or does nothing that others wait for.

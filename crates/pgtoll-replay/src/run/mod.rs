@@ -64,14 +64,14 @@ impl Default for ReplaySettings {
     }
 }
 
-/// What came of a replay.
+/// The result of a replay.
 #[derive(Debug)]
 pub struct Replayed {
     /// The server.
     pub target: ReplayTarget,
     /// The edges between statements, as the target's catalog makes them.
     pub(crate) order: Order,
-    /// What was done.
+    /// The replay.
     pub done: ReplayDone,
     /// The signal that ended it early.
     pub ended: Option<String>,

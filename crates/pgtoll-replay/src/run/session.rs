@@ -14,7 +14,7 @@ use crate::user_types::TypeNumbers;
 use crate::values::ParameterValue;
 use crate::workload::{CapturedStep, CapturedWorkload, ExecutedStatement, StatementRequest};
 
-/// What a session did.
+/// The counts of a session.
 #[derive(Debug, Default)]
 pub(crate) struct SessionTally {
     pub(crate) connected: bool,
@@ -37,7 +37,7 @@ pub(crate) struct SessionTally {
     pub(crate) broken: Option<String>,
 }
 
-/// What a session is replayed with.
+/// The context of a session's replay.
 pub(crate) struct SessionContext<'a> {
     pub(crate) coordinator: &'a Coordinator<'a>,
     pub(crate) workload: &'a CapturedWorkload,

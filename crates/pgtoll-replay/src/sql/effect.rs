@@ -6,7 +6,7 @@ use crate::sql::functions::is_harmless;
 use crate::sql::keys::{KeyTerm, KeyValue, RowCondition, at_depth_0, condition, value_of};
 use crate::sql::lexer::{SqlToken, tokens};
 
-/// What a query does.
+/// The effect of a query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Effect {
     /// Transaction control, in the order of the statements.
@@ -72,7 +72,7 @@ pub(crate) enum TouchKind {
     Insert,
 }
 
-/// What the query does, all its statements together.
+/// Returns the effect of all statements of a query.
 pub(crate) fn effect(sql: &str) -> Effect {
     let tokens = tokens(sql);
     let mut effect = Effect::default();

@@ -35,11 +35,11 @@ use writer::{CaptureEvent, CaptureState, Written, write_plan};
 /// A capture that is to be made.
 #[derive(Debug)]
 pub struct WireCapture<'a> {
-    /// Where clients connect to.
+    /// The listener for clients.
     pub listener: &'a ClientListener,
     /// The server. Clients bring their own roles, databases and passwords.
     pub dsn: &'a Dsn,
-    /// What is written into the plan.
+    /// The provenance in the plan.
     pub provenance: &'a Provenance,
     /// The most bytes of data of a `COPY … FROM STDIN` that are kept; none of those that have more.
     pub copy_data_max: usize,
@@ -56,7 +56,7 @@ pub struct CaptureProgress<'a> {
     pub lost: Option<&'a str>,
 }
 
-/// What a capture came to.
+/// The result of a capture.
 #[derive(Debug)]
 pub struct WireCaptured {
     /// The plan's header, with what was counted.
@@ -65,7 +65,7 @@ pub struct WireCaptured {
     pub lost: Option<String>,
 }
 
-/// What the sessions of a capture share.
+/// The state that the sessions of a capture share.
 struct CaptureContext<'a> {
     dsn: Dsn,
     own_uid: u32,

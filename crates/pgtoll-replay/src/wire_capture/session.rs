@@ -78,7 +78,7 @@ struct ClientSession<'a> {
     end: Option<Mark>,
 }
 
-/// What is captured of a session.
+/// The captured part of a session.
 struct SessionCapture {
     observer: SessionObserver,
     steps: Vec<CapturedStep>,

@@ -9,7 +9,7 @@ pub(crate) struct MessageSplitter {
     header: [u8; HEADER_BYTES],
     /// Bytes of the header that are there.
     header_bytes: usize,
-    /// What there is of a body that came in pieces.
+    /// The received part of a body.
     body: Vec<u8>,
     /// Bytes of the body that are still to come.
     left: usize,

@@ -17,7 +17,7 @@ use crate::sql;
 use crate::user_types::user_type_oids;
 use crate::workload::{CapturedSession, CapturedStep, PlanHeader, StatementRequest};
 
-/// What sessions tell the writer.
+/// An event from a session to the writer.
 #[derive(Debug)]
 pub(crate) enum CaptureEvent {
     Begun { id: u64, start: SessionStart, mark: Mark },
@@ -25,7 +25,7 @@ pub(crate) enum CaptureEvent {
     Ended { id: u64, mark: Mark, counts: ObservedCounts },
 }
 
-/// What all threads of a capture share.
+/// The state that all threads of a capture share.
 #[derive(Debug, Default)]
 pub(crate) struct CaptureState {
     /// The number of what passed last.
@@ -75,7 +75,7 @@ impl CaptureState {
 /// Statements that wait to be written, at most.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
-/// What was written.
+/// The written part.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
     pub(crate) counts: LogCounts,

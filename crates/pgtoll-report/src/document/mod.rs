@@ -19,14 +19,14 @@ pub struct Document {
     pub(crate) command: &'static str,
     /// The question that it answers.
     pub(crate) question: &'static str,
-    /// What was looked at: servers, settings, amounts.
+    /// The subject: servers, settings, amounts.
     pub(crate) subject: String,
     /// The answer, a sentence each.
     pub(crate) answer: Vec<String>,
-    /// What is not as it should be, a sentence each.
+    /// The findings, a sentence each.
     pub(crate) findings: Vec<String>,
     pub(crate) sections: Vec<Section>,
-    /// What limits the answer.
+    /// Limits of the answer.
     pub(crate) notes: Vec<String>,
     /// The command that makes the record again; empty: unknown.
     pub(crate) again: Vec<String>,
@@ -68,7 +68,7 @@ pub(crate) enum Block {
     },
     /// SVG, for pages alone.
     Picture(Markup),
-    /// What is composed by hand: lines of text, and of a page.
+    /// A block composed by hand: lines of text, and markup for a page.
     Composed {
         text: Vec<String>,
         page: Markup,

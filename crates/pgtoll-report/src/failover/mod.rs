@@ -147,7 +147,7 @@ fn how_blocks(record: &FailoverRecord) -> Vec<Block> {
     blocks
 }
 
-/// What the columns in front say.
+/// The columns in front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FailoverColumns {
     /// There are other engines than repmgr.
@@ -207,9 +207,9 @@ struct FailoverRow {
     /// They are lower bounds: the lab ended them by hand.
     are_bounds: bool,
     runs: usize,
-    /// Of these, where the old primary was restarted and no standby promoted.
+    /// Runs in which the old primary was restarted and no standby promoted.
     restarted: usize,
-    /// Of runs whose final set was read: acknowledged and lost.
+    /// Acknowledged and lost transactions of runs whose final set was read.
     judged: Vec<(u64, u64)>,
     unknown: u64,
     noticed: Option<f64>,
@@ -219,7 +219,7 @@ struct FailoverRow {
     unsound: Option<u64>,
     /// Medians, as in [`REJOIN_HEAD`].
     rejoin_steps: Vec<Option<f64>>,
-    /// Of partitions.
+    /// The summary of partitions.
     partition: Option<PartitionSummary>,
 }
 
@@ -254,7 +254,7 @@ impl FailoverRow {
         })
     }
 
-    /// What the row is of, in words.
+    /// Describes the case of the row.
     fn describe(&self) -> String {
         let words = case_words(self.fault, self.engine, self.detector);
         if self.is_back { format!("{words}, back again") } else { words }
@@ -360,7 +360,7 @@ impl FailoverRow {
         ]
     }
 
-    /// What a manager reads.
+    /// Returns the answer in sentences.
     fn sentence(&self) -> Option<String> {
         let median = self.median()?;
         let longest = self.longest()?;
@@ -466,7 +466,7 @@ fn case_words(fault: FailoverFault, engine: FailoverEngine, detector: FailoverDe
     }
 }
 
-/// What a row is of.
+/// The case of a row.
 type RowCase = (FailoverFault, FailoverEngine, FailoverDetector);
 
 /// A row for each fault, each engine and each of its settings.

@@ -22,7 +22,7 @@ pub(crate) use look::{Look, legend};
 pub(crate) use scale::{Scale, Unit, latency};
 pub(crate) use stacked::{Layer, arrows, arrows_below, stacked};
 
-/// Which of the two drawings of a figure.
+/// The width of a figure's drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Width {
     /// For windows from a tablet's on, and for paper.
@@ -45,7 +45,7 @@ impl Width {
     }
 }
 
-/// What was drawn, and how high it is.
+/// A drawing and its height.
 #[derive(Debug)]
 pub(crate) struct Drawing {
     pub(crate) height: f64,
@@ -57,11 +57,11 @@ pub(crate) struct Drawing {
 pub(crate) struct Words<'a> {
     /// Its name in the page, of letters, digits and `-`.
     pub(crate) id: String,
-    /// What a reader who does not see it is told first.
+    /// The title for screen readers.
     pub(crate) title: &'a str,
-    /// What there is to be seen.
+    /// The description for screen readers.
     pub(crate) description: String,
-    /// What stands above it.
+    /// The caption.
     pub(crate) caption: Markup,
 }
 

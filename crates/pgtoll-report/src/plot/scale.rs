@@ -6,7 +6,7 @@ use pgtoll_format::ByteSize;
 
 use crate::plot::time;
 
-/// What values are, and so how ticks are written.
+/// The unit of values, which decides the format of ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     /// Just a number.

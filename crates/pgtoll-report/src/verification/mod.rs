@@ -10,7 +10,7 @@ use pgtoll_record::{
 use crate::document::{Block, Document, DocumentStep, Section, Table};
 use crate::records::{ReportedRecord, TableOptions, one_or_several_json, read_one_or_several};
 
-/// Of several data directories there are several.
+/// Several data directories have several records.
 impl ReportedRecord for Vec<VerificationRecord> {
     const HAS_GAUGES: bool = true;
 
@@ -90,7 +90,7 @@ pub(crate) fn damage_sections(
     sections
 }
 
-/// What was read, in figures.
+/// Returns the facts of what was read.
 fn facts_section(verification: &VerificationRecord, suffix: &str) -> Section {
     let source = &verification.source;
     let mut facts = vec![
@@ -110,7 +110,7 @@ fn facts_section(verification: &VerificationRecord, suffix: &str) -> Section {
     Section::evidence(&format!("What was read{suffix}"), vec![Block::Facts(facts)])
 }
 
-/// What was verified, without its path.
+/// Returns the source without its path.
 fn source_words(verification: &VerificationRecord) -> String {
     let source = &verification.source;
     let label = if source.backup { "a base backup" } else { source.state.as_str() };
@@ -256,7 +256,7 @@ fn qualified(relation: &VerifiedRelation) -> Option<String> {
     relation.name.as_ref().map(ToString::to_string)
 }
 
-/// What it is, in which file and fork.
+/// Returns the kind, the file and the fork.
 fn place(relation: &VerifiedRelation) -> String {
     let file = relation.path.as_ref().map_or_else(
         || format!("files {}/{}/{}", relation.tablespace, relation.database, relation.filenode),

@@ -86,7 +86,7 @@ pub(crate) enum ForkName {
     Init,
 }
 
-/// What happens to a block.
+/// The kind of damage to a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DamageKind {
     /// One bit flipped.

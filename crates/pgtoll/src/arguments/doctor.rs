@@ -26,7 +26,7 @@ pub(crate) struct DoctorArguments {
     /// Compare servers that do not differ for this long: it calibrates the intervals of later runs.
     #[arg(long, value_name = "TIME", value_parser = null_time, allow_hyphen_values = true)]
     pub(crate) null: Option<TimeSpan>,
-    /// Where the records of --null go, with -1, -2, ... Default: in pgtoll-results.
+    /// Name of the records of --null, with -1, -2, ... Default: in pgtoll-results.
     #[arg(long, short, value_name = "DIR", requires = "null")]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]

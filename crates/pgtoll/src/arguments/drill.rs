@@ -26,7 +26,7 @@ pub(crate) struct DrillArguments {
     /// an LSN, or a time like 2026-11-22T10:00:00Z.
     #[arg(long, value_name = "TARGET", default_value = "consistency", requires = "drill")]
     pub(crate) until: DrillTarget,
-    /// Where the backup is restored, and removed again.
+    /// Directory in which the backup is restored, and removed again.
     #[arg(long, value_name = "DIR", default_value = WORK_DIR, requires = "drill")]
     pub(crate) work_dir: PathBuf,
     /// The server that recovers it: a directory with bin/postgres, of the backup's major version.

@@ -54,7 +54,7 @@ pub(crate) struct FleetPlanArguments {
     /// plan.json.
     #[arg(long, short, value_name = "URL|FILE")]
     pub(crate) output: Option<String>,
-    /// Where another plan is, write this one instead. Results stay.
+    /// Replace another plan with this one. Results stay.
     #[arg(long, requires = "output")]
     pub(crate) replace: bool,
     #[command(flatten)]

@@ -27,10 +27,10 @@ pub(crate) enum LabCommand {
     /// transactions are lost, and how long is there no service?
     #[command(after_help = LAB_JUDGE_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<JudgeRecord>())), args_override_self = true)]
     Judge(Box<LabJudgeArguments>),
-    /// What becomes of a damaged page under replication, and what does a failover away from it cost?
+    /// Measure a failover away from a damaged page, and what replication does with the page.
     #[command(after_help = LAB_CORRUPTION_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<CorruptionRecord>())))]
     Corruption(Box<LabCorruptionArguments>),
-    /// What does waiting for a standby cost, and what does it save when the primary's host dies?
+    /// Measure what waiting for a standby costs, and what it saves when the primary's host dies.
     #[command(after_help = LAB_EXCHANGE_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<ExchangeRecord>())))]
     Exchange(Box<LabExchangeArguments>),
     /// How long are clients without service when a primary fails, and what do they lose? repmgr,
@@ -188,7 +188,7 @@ pub(crate) struct LabJudgeArguments {
     /// `target_session_attrs=primary` follow a failover, as does a pooler or a virtual address.
     #[arg(long, value_name = "DSN", value_parser = DsnParser)]
     pub(crate) dsn: Dsn,
-    /// Where readers read, such as a replica. Default: where is written.
+    /// Connection of the readers, such as a replica. Default: that of the writers.
     #[arg(long, value_name = "DSN", value_parser = DsnParser, conflicts_with = "from")]
     pub(crate) read_dsn: Option<Dsn>,
     /// How long transactions fall due.
@@ -264,7 +264,7 @@ pub(crate) struct LabCorruptionArguments {
     /// The server: a major version, or the directory of its programs.
     #[arg(long, value_name = "WHICH")]
     pub(crate) postgres: Option<String>,
-    /// Where the servers' data directories are made.
+    /// Directory in which the servers' data directories are made.
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     pub(crate) work_dir: PathBuf,
     #[command(flatten)]
@@ -297,7 +297,7 @@ pub(crate) struct LabBalanceArguments {
     /// The server: a major version, or the directory of its programs.
     #[arg(long, value_name = "WHICH")]
     pub(crate) postgres: Option<String>,
-    /// Where the servers' data directories are made.
+    /// Directory in which the servers' data directories are made.
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     pub(crate) work_dir: PathBuf,
     #[command(flatten)]
@@ -312,7 +312,7 @@ pub(crate) struct LabBridgeArguments {
     /// The server: a major version, or the directory of its programs.
     #[arg(long, value_name = "WHICH")]
     pub(crate) postgres: Option<String>,
-    /// Where the servers' data directories are made.
+    /// Directory in which the servers' data directories are made.
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     pub(crate) work_dir: PathBuf,
     #[command(flatten)]
@@ -327,7 +327,7 @@ pub(crate) struct LabExchangeArguments {
     /// How long WAL is on its way to the standby. Default: 0, 5ms, 20ms, 50ms, 200ms.
     #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = link_delay, allow_hyphen_values = true)]
     pub(crate) delay: Vec<TimeSpan>,
-    /// What commits wait for. Default: all.
+    /// Waits of commits to compare. Default: all.
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = synchronous_commits())]
     pub(crate) commit: Vec<SynchronousCommit>,
     /// Clients that write, a connection each.
@@ -339,10 +339,10 @@ pub(crate) struct LabExchangeArguments {
     /// The server: a major version, or the directory of its programs.
     #[arg(long, value_name = "WHICH")]
     pub(crate) postgres: Option<String>,
-    /// Where the servers' data directories are made.
+    /// Directory in which the servers' data directories are made.
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     pub(crate) work_dir: PathBuf,
-    /// Of the order of cases.
+    /// Seed of the order of cases.
     #[arg(long, value_name = "N", default_value_t = 20_261_123)]
     pub(crate) seed: u64,
     #[command(flatten)]
@@ -398,7 +398,7 @@ pub(crate) struct LabFailoverArguments {
     /// engines are there.
     #[arg(long, value_name = "WHICH")]
     pub(crate) postgres: Option<String>,
-    /// Where the servers' data directories are made.
+    /// Directory in which the servers' data directories are made.
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     pub(crate) work_dir: PathBuf,
     #[command(flatten)]

@@ -107,7 +107,7 @@ pub(crate) struct MeasureArguments {
     /// a new directory in pgtoll-results.
     #[arg(long, short, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
-    /// Where the clusters are made: on the disk that is to be measured.
+    /// Directory in which clusters are made: on the disk that is to be measured.
     #[arg(long, value_name = "DIR", default_value = WORK_DIR)]
     pub(crate) work_dir: PathBuf,
     /// Keep the clusters, however the run ends.
@@ -130,7 +130,7 @@ pub(crate) struct MeasureArguments {
     pub(crate) fail_if: Vec<String>,
 }
 
-/// Which arms get a twin.
+/// The arms that get a twin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TwinnedArms {
     /// Every arm that has none.

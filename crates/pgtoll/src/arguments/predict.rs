@@ -66,7 +66,7 @@ pub(crate) struct PredictArguments {
     pub(crate) output: OutputOptions,
 }
 
-/// Where the WAL comes from that `predict` reads.
+/// The source of the WAL that `predict` reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PredictWal {
     /// None is read.

@@ -63,7 +63,7 @@ pub(crate) struct RepairArguments {
     /// one that is installed.
     #[arg(long, value_name = "DIR", conflicts_with = "no_redo")]
     pub(crate) postgres: Option<String>,
-    /// Where that server's directory is made, as large as the WAL since the blocks' images.
+    /// Directory in which that server is made, as large as the WAL since the blocks' images.
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     pub(crate) work_dir: PathBuf,
     /// Threads. Default: all cores.

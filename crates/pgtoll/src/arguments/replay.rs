@@ -27,7 +27,7 @@ pub(crate) enum ReplayCommand {
     /// and on a twin of the baseline, round after round.
     #[command(after_help = REPLAY_COMPARE_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<ReplayComparison>())))]
     Compare(Box<ReplayCompareArguments>),
-    /// What does a log allow, and which setting would allow more?
+    /// Check what a log allows, and which setting would allow more.
     #[command(after_help = REPLAY_DOCTOR_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<LogExamination>())))]
     Doctor(ReplayDoctorArguments),
     /// Read logs once into a plan, which can be replayed often. It is as confidential as the logs.
@@ -236,10 +236,10 @@ pub(crate) struct ReplayCompareArguments {
     /// the data directory's version.
     #[arg(long, value_name = "WHICH")]
     pub(crate) postgres: Option<String>,
-    /// Where the copies are made.
+    /// Directory in which the copies are made.
     #[arg(long, value_name = "DIR", default_value = WORK_DIR)]
     pub(crate) work_dir: PathBuf,
-    /// Of the order of arms.
+    /// Seed of the order of arms.
     #[arg(long, value_name = "N", default_value_t = 20_261_125)]
     pub(crate) seed: u64,
     /// Keep the record in this file. It has statements without their values.

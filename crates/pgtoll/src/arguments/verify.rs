@@ -55,7 +55,7 @@ pub(crate) struct VerifyArguments {
     /// "latest", or its name. Default: the only one.
     #[arg(long, value_name = "ID", conflicts_with = "dsn")]
     pub(crate) backup: Option<String>,
-    /// Of which cluster, where the repository has several: pgBackRest's stanza, or barman's server.
+    /// The cluster, if the repository has several: pgBackRest's stanza, or barman's server.
     #[arg(long, value_name = "NAME", conflicts_with = "dsn")]
     pub(crate) stanza: Option<String>,
     /// With a running server: wait up to this time for a checkpoint, so that all changes until now are

@@ -90,7 +90,7 @@ pub(crate) struct WalStatsArguments {
     pub(crate) no_profile: RefusedProfile,
 }
 
-/// What has a row of its own.
+/// The units of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WalBy {
     /// Heap, Btree and the like.
@@ -163,7 +163,7 @@ impl OnOff {
     }
 }
 
-/// Which part of the WAL in files is read.
+/// The part of the WAL in files that is read.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct WalRangeArguments {
     /// Start here: an LSN, or a time like 2026-11-22T10:00:00Z, which stands for the first commit or

@@ -22,7 +22,7 @@ pub(crate) struct Mark {
     pub(crate) at_us: u64,
 }
 
-/// What else was seen of a session.
+/// Other observations of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ObservedCounts {
     pub(crate) messages: u64,
@@ -88,7 +88,7 @@ impl SessionObserver {
         std::mem::take(&mut self.follower.steps)
     }
 
-    /// What was counted since the last call.
+    /// Returns the counts since the last call.
     pub(crate) fn take_counts(&mut self) -> ObservedCounts {
         std::mem::take(&mut self.follower.counts)
     }
@@ -101,7 +101,7 @@ impl SessionObserver {
 
 #[derive(Debug, Default)]
 struct Follower {
-    /// What the server has not answered yet, in order.
+    /// Requests without an answer, in order.
     awaited: VecDeque<Awaited>,
     statements: FxHashMap<Vec<u8>, Arc<KnownStatement>>,
     portals: FxHashMap<Vec<u8>, Portal>,
@@ -152,7 +152,7 @@ struct Portal {
     was_executed: bool,
 }
 
-/// What is executed.
+/// The requested execution.
 #[derive(Clone, Debug)]
 enum Requested {
     Simple(String),

@@ -7,7 +7,7 @@ use pgtoll_record::{WalKind, WalPiece, WalStatisticsRecord};
 /// Bytes of each kind, in the order of [`WalKind::ALL`].
 pub(super) type OfKinds = [f64; WalKind::ALL.len()];
 
-/// What was written between two points of an axis.
+/// The WAL between two points of an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Stretch {
     pub(super) from: f64,

@@ -14,7 +14,7 @@ use crate::commands::server_waits::ServerWaits;
 use crate::commands::verify::online;
 use crate::mistakes::Usage;
 
-/// Where the damage is done.
+/// The place of the damage.
 pub(super) enum Site {
     /// No server runs; while it is held, none can start.
     Stopped(Box<Stopped>),

@@ -14,10 +14,10 @@ use crate::calibration;
 use crate::commands::measure;
 use crate::printer::Printer;
 
-/// What the runs came to.
+/// The outcome of the runs.
 pub(super) struct Outcome {
     pub(super) runs: NullRuns,
-    /// What ended them before their time.
+    /// The error that ended them early.
     pub(super) ended: Option<anyhow::Error>,
 }
 
