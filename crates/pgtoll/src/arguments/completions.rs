@@ -4,7 +4,7 @@ use clap::Args;
 use clap_complete::Shell;
 
 pub(super) const EXAMPLES: &str = "\
-Where they go:
+Places for them:
   pgtoll completions bash > ~/.local/share/bash-completion/completions/pgtoll
   pgtoll completions zsh > ~/.zfunc/_pgtoll     with ~/.zfunc in $fpath
   pgtoll completions fish > ~/.config/fish/completions/pgtoll.fish

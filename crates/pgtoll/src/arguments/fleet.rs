@@ -29,7 +29,7 @@ pub(crate) enum FleetCommand {
     /// status is 0 when all have one.
     #[command(after_help = RUN_EXAMPLES)]
     Run(FleetRunArguments),
-    /// Put the results together: which backups are sound?
+    /// Merge the results: the backups that are sound, and those that are not.
     #[command(after_help = MERGE_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<FleetRecord>())))]
     Merge(FleetMergeArguments),
 }

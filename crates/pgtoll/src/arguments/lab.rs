@@ -23,8 +23,7 @@ pub(crate) struct LabArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabCommand {
-    /// Write to a server, or a cluster of servers, while something happens to it: which acknowledged
-    /// transactions are lost, and how long is there no service?
+    /// Judge a server or a cluster during a fault: write to it, then count lost transactions and time the outage.
     #[command(after_help = LAB_JUDGE_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<JudgeRecord>())), args_override_self = true)]
     Judge(Box<LabJudgeArguments>),
     /// Measure a failover away from a damaged page, and what replication does with the page.
@@ -33,20 +32,20 @@ pub(crate) enum LabCommand {
     /// Measure what waiting for a standby costs, and what it saves when the primary's host dies.
     #[command(after_help = LAB_EXCHANGE_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<ExchangeRecord>())))]
     Exchange(Box<LabExchangeArguments>),
-    /// How long are clients without service when a primary fails, and what do they lose? repmgr,
-    /// Patroni or `pg_auto_failover` promotes a standby, or nobody does, run after run.
+    /// Measure how long clients are without service when a primary fails, and what they lose. repmgr, Patroni,
+    /// `pg_auto_failover` or no manager promotes a standby, run after run.
     #[command(after_help = LAB_FAILOVER_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<FailoverRecord>())))]
     Failover(Box<LabFailoverArguments>),
-    /// Where does Pgpool-II send each kind of statement, how old is what its standbys answer, what does it
-    /// cost, and what do clients see when a standby dies?
+    /// Test Pgpool-II: where it sends each kind of statement, how stale answers of standbys are, what it costs, and
+    /// what clients see when a standby dies.
     #[command(after_help = LAB_BALANCE_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<BalanceRecord>())))]
     Balance(Box<LabBalanceArguments>),
     /// One query over PostgreSQL, a CSV file and Redis; commits over several servers, and what becomes
     /// of them when one fails.
     #[command(after_help = LAB_BRIDGE_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<BridgeRecord>())))]
     Bridge(Box<LabBridgeArguments>),
-    /// Which engines of the labs (repmgr, Patroni, `pg_auto_failover`, PgBouncer, Pgpool-II, Redis) are on this machine? Installs the missing ones with
-    /// apt, as root, when you agree.
+    /// List the engines of the labs on this machine (repmgr, Patroni, `pg_auto_failover`, PgBouncer, Pgpool-II, Redis).
+    /// Installs the missing ones with apt, as root, when you agree.
     #[command(after_help = LAB_SETUP_EXAMPLES)]
     Setup(LabSetupArguments),
     /// Watch a primary of yours for pages that it refuses to read, verify these pages of its standby,
@@ -184,7 +183,7 @@ the machine, and touches no other server.";
 
 #[derive(Args, Debug)]
 pub(crate) struct LabJudgeArguments {
-    /// Where to write: a libpq connection string, as the application has it. Several hosts with
+    /// Connection for writes: a libpq connection string, as the application has it. Several hosts with
     /// `target_session_attrs=primary` follow a failover, as does a pooler or a virtual address.
     #[arg(long, value_name = "DSN", value_parser = DsnParser)]
     pub(crate) dsn: Dsn,
@@ -324,7 +323,7 @@ pub(crate) struct LabExchangeArguments {
     /// Two delays, each case once: about two minutes.
     #[arg(long, conflicts_with = "repetitions")]
     pub(crate) quick: bool,
-    /// How long WAL is on its way to the standby. Default: 0, 5ms, 20ms, 50ms, 200ms.
+    /// Delay of WAL on its way to the standby. Default: 0, 5ms, 20ms, 50ms, 200ms.
     #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = link_delay, allow_hyphen_values = true)]
     pub(crate) delay: Vec<TimeSpan>,
     /// Waits of commits to compare. Default: all.

@@ -21,8 +21,8 @@ Examples:
   pgtoll measure --quick                    a first look in about a minute
   pgtoll measure --budget 20m               every workload timed
   pgtoll measure --postgres 18 --rounds 10  another server, narrower intervals
-  pgtoll measure my.toml --check            is an experiment of one's own right?
-  pgtoll measure my.toml --output result    an experiment of one's own
+  pgtoll measure my.toml --check            check an experiment of your own
+  pgtoll measure my.toml --output result    an experiment of your own
   pgtoll measure --workload my.sql@9 --workload rare.sql --setup schema.sql
                                             scripts in pgbench's language, 9 to 1
   pgtoll measure --workload 'pgbench -n -c 4 -T 99999'
@@ -103,7 +103,7 @@ pub(crate) struct MeasureArguments {
     /// The seed of all random choices. Default: a new one for each run.
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-    /// Where the record goes; of several experiments, the directory that theirs are made in. Default:
+    /// Directory of the record; for several experiments, the directory that theirs are made in. Default:
     /// a new directory in pgtoll-results.
     #[arg(long, short, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,

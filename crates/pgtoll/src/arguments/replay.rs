@@ -23,8 +23,8 @@ pub(crate) struct ReplayArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ReplayCommand {
-    /// The statements that are slower or faster? Replay a plan on copies of one data directory that differ,
-    /// and on a twin of the baseline, round after round.
+    /// Find the statements that are slower or faster. Replays a plan on copies of one data directory that differ, and
+    /// on a twin of the baseline, round after round.
     #[command(after_help = REPLAY_COMPARE_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<ReplayComparison>())))]
     Compare(Box<ReplayCompareArguments>),
     /// Check what a log allows, and which setting would allow more.
@@ -59,7 +59,7 @@ Exit status: 0 nothing is slower; 1 a statement is, or ended otherwise than reco
 
 const REPLAY_DOCTOR_EXAMPLES: &str = "\
 Examples:
-  pgtoll replay doctor postgresql-*.csv     what do these logs allow?
+  pgtoll replay doctor postgresql-*.csv     check what these logs allow
   pgtoll replay doctor --prefix '%m [%p] %q%u@%d ' postgresql.log
                                             stderr with the server's log_line_prefix";
 
@@ -129,7 +129,7 @@ pub(crate) struct ReplayPlanArguments {
 
 #[derive(Args, Debug)]
 pub(crate) struct ReplayRecordArguments {
-    /// Where clients connect to instead of the server: the directory of a Unix socket, with or without
+    /// Address for the clients instead of the server's: the directory of a Unix socket, with or without
     /// :PORT (5432); HOST:PORT; or :PORT on loopback. Clients are not offered TLS.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: ListenAddress,
@@ -178,7 +178,7 @@ pub(crate) struct ReplayRunArguments {
     /// hashes are reported.
     #[arg(long, value_name = "DSN", value_parser = DsnParser, requires = "compare_tables")]
     pub(crate) compare_with: Option<Dsn>,
-    /// How long all sessions may wait for each other, and for locks, until one of them is let go: it is
+    /// Longest time that all sessions may wait for each other, and for locks, until one of them is let go: it is
     /// counted, and the exit status is 1.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = second_to_week)]
     pub(crate) patience: TimeSpan,

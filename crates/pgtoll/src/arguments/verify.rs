@@ -51,7 +51,7 @@ pub(crate) struct VerifyArguments {
     /// a directory that a server runs on: its socket.
     #[arg(long, value_name = "DSN", value_parser = DsnParser)]
     pub(crate) dsn: Option<Dsn>,
-    /// Which backup in a repository of pgBackRest or barman, or below a prefix of an object store:
+    /// Backup in a repository of pgBackRest or barman, or below a prefix of an object store:
     /// "latest", or its name. Default: the only one.
     #[arg(long, value_name = "ID", conflicts_with = "dsn")]
     pub(crate) backup: Option<String>,

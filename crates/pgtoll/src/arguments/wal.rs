@@ -26,7 +26,7 @@ pub(crate) enum WalCommand {
     /// checkpoint to checkpoint, over time.
     #[command(after_help = WAL_STATS_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<WalStatisticsRecord>())))]
     Stats(Box<WalStatsArguments>),
-    /// How much WAL would the same work have made with other settings?
+    /// Predict how much WAL the same work would have made with other settings.
     #[command(name = "whatif", after_help = WAL_WHATIF_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<WalWhatIfRecord>())))]
     WhatIf(Box<WalWhatIfArguments>),
 }
