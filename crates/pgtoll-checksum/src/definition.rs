@@ -5,7 +5,7 @@ pub(crate) const LANES: usize = 32;
 /// The prime of FNV-1a (`FNV_PRIME`).
 pub(crate) const PRIME: u32 = 16_777_619;
 
-/// What each lane begins with (`checksumBaseOffsets`).
+/// The start value of each lane (`checksumBaseOffsets`).
 pub(crate) const BASE_OFFSETS: [u32; LANES] = [
     0x5B1F_36E9,
     0xB852_5960,

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use crate::is_page;
 use crate::kernels::{self, Checksums};
 
-/// What a processor may have and a kernel needs.
+/// A set of instructions that a kernel needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InstructionSet {
@@ -114,7 +114,7 @@ impl Kernel {
         self.name
     }
 
-    /// What it needs.
+    /// Returns the instructions that it needs.
     pub fn instruction_set(&self) -> InstructionSet {
         self.instruction_set
     }

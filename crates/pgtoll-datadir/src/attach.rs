@@ -170,7 +170,7 @@ impl Attached {
         Self { postmaster, connection: None, unasked: Some(why), dsn: None, notes, standbys }
     }
 
-    /// Where standbys are that stream from it, as far as the role may see them.
+    /// Returns the addresses of its streaming standbys, as far as the role may see them.
     pub fn standbys(&self) -> &[String] {
         &self.standbys
     }
@@ -190,7 +190,7 @@ impl Attached {
         &self.postmaster
     }
 
-    /// What a reader of the results has to know.
+    /// Warnings for the reader of the results.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }

@@ -12,7 +12,7 @@ use pgtoll_format::conf::{self, Entry};
 pub struct Configuration {
     /// Values by names in lower case; of several the last, as in the server.
     pub settings: BTreeMap<String, String>,
-    /// What could not be read, a sentence each: a server would not start with it.
+    /// The unreadable parts, a sentence each: a server would not start with them.
     pub unread: Vec<String>,
 }
 

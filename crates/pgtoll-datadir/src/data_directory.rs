@@ -16,7 +16,7 @@ use crate::{DatadirError, control_file};
 pub struct DataDirectory {
     /// Its place.
     pub path: PathBuf,
-    /// What its control file says.
+    /// Its control file.
     pub control: ControlFile,
     /// Its major version.
     pub major: u32,

@@ -65,7 +65,7 @@ impl DatadirError {
     }
 }
 
-/// What to do about a file of a server that cannot be read.
+/// Returns advice about an unreadable file of a server.
 pub fn read_hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => "run pgtoll as the files' owner",

@@ -14,7 +14,7 @@ use pgtoll_format::{ControlFile, ForkNumber, RelFileLocator};
 pub struct RelationFileName {
     /// The number of the files (`relfilenode`).
     pub number: u32,
-    /// Which of the relation's forks.
+    /// The number of the relation's fork.
     pub fork: ForkNumber,
     /// The number of the fork's file, from 0.
     pub segment: u32,
@@ -91,14 +91,14 @@ impl RelationFile {
     }
 }
 
-/// What stands where relations are kept.
+/// The files in the directories of relations.
 #[derive(Debug, Default)]
 pub struct RelationFileList {
     /// Files of relations, those of a fork one after the other.
     pub files: Vec<RelationFile>,
-    /// What PostgreSQL did not put there; extensions do.
+    /// Files of other programs or of extensions.
     pub foreign: Vec<PathBuf>,
-    /// What could not be looked at. There may be more files.
+    /// Unreadable directories: there may be more files.
     pub unreadable: Vec<(PathBuf, io::Error)>,
 }
 
@@ -128,7 +128,7 @@ pub trait FileVisitor {
     );
     /// Files of other programs.
     fn foreign(&mut self, path: PathBuf);
-    /// What could not be looked at.
+    /// Notes an unreadable directory.
     fn unreadable(&mut self, path: PathBuf, error: io::Error);
 }
 
@@ -290,7 +290,7 @@ fn entries(
     }
 }
 
-/// Of what is behind a link, where it is one.
+/// Returns the metadata of a file, or of a link's target.
 fn metadata(entry: &DirEntry) -> io::Result<Metadata> {
     // Without the path's directories again, for every file.
     let found = entry.metadata()?;
@@ -301,7 +301,7 @@ fn is_link(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink())
 }
 
-/// What PostgreSQL itself keeps beside relations.
+/// Returns whether PostgreSQL itself keeps the file beside relations.
 pub fn is_servers_own(name: &str) -> bool {
     let names = ["PG_VERSION", "pg_control", "pg_filenode.map", "pg_filenode.map.tmp"];
     let prefixes = ["pg_internal.init", "pgsql_tmp"];

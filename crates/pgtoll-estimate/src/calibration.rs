@@ -41,7 +41,7 @@ pub struct ExpectedWidth {
     pub comparisons: usize,
 }
 
-/// What must be the same for a comparison to say something of another.
+/// The facts that must be equal for a comparison to calibrate another.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct TwinMachine {
     cpu: String,

@@ -8,7 +8,7 @@ pub(crate) type NamedValue = (String, &'static str, f64, bool);
 /// Its name without what it is divided by, its unit, where it stands.
 type Counter<'a> = (&'static str, &'static str, &'a dyn Fn(&Counters) -> Option<u64>);
 
-/// What counters of this work are divided by, as the names of values end.
+/// Returns the divisor of this work's counters, as the names of values end.
 fn divisor(run: &Run, workload: &Workload) -> &'static str {
     let mut operations =
         run.operations.iter().filter(|operation| operation.workload == workload.name);
@@ -58,7 +58,7 @@ pub(crate) fn counted_values(run: &Run, workload: &Workload, arm: &str) -> Vec<N
         .collect()
 }
 
-/// What an arm counted each time, and what that is divided by.
+/// Returns an arm's counts of each pass, with their divisors.
 #[expect(clippy::cast_precision_loss, reason = "counters of a run are far below 2^53")]
 fn passes<'a>(run: &'a Run, workload: &Workload, arm: &str) -> Vec<(&'a Counters, f64)> {
     let counted = run

@@ -41,7 +41,7 @@ fn less_one(interval: Interval) -> Interval {
     Interval { estimate: estimate - 1.0, lower: lower - 1.0, upper: upper - 1.0 }
 }
 
-/// What was counted, and whether every repetition gave the same.
+/// Returns the count, and whether every repetition gave the same.
 fn counted(
     baseline: &str,
     expectation: &Expectation,

@@ -69,7 +69,7 @@ pub fn fleet_shards(units: &[FleetUnit], shards: u32) -> Vec<u32> {
     item
 }
 
-/// What reading these units in so many shards takes.
+/// Returns the estimate of reading these units in this number of shards.
 pub fn fleet_estimate(units: &[FleetUnit], shards: u32) -> FleetEstimate {
     let objects = || units.iter().flat_map(|unit| unit.objects.iter().chain(&unit.manifest));
     let bytes = sum(units.iter().map(|unit| unit.bytes));

@@ -8,7 +8,7 @@ use pgtoll_stats::{
 use crate::metrics::cpu_metric;
 use crate::samples::{RecordLines, samples};
 
-/// What a result's intervals are computed from.
+/// The number of resamples behind a result's intervals.
 pub(crate) const RESAMPLES: usize = 2000;
 /// For looks in between: an interval that is not printed may be a little off.
 const INTERIM_RESAMPLES: usize = 500;
@@ -16,14 +16,14 @@ const INTERIM_RESAMPLES: usize = 500;
 /// factor.
 pub(crate) const ROUNDS_NEEDED: usize = 2;
 
-/// What a run's intervals depend on besides its samples.
+/// The inputs of a run's intervals besides its samples.
 #[derive(Clone, Debug)]
 pub struct Intervals<'a> {
     /// Each arm but the baseline, and what it is compared with.
     pub pairs: Vec<ArmPair<'a>>,
     /// The seed of the resampling.
     pub seed: u64,
-    /// What earlier runs on the machine say of its intervals.
+    /// Calibrations from earlier runs on the machine.
     pub calibration: &'a [Calibration],
 }
 
@@ -32,7 +32,7 @@ pub struct Intervals<'a> {
 pub struct ArmPair<'a> {
     /// The arm.
     pub arm: &'a str,
-    /// What it is compared with.
+    /// The name of the baseline.
     pub against: &'a str,
     /// It is a copy of that: its interval should cover 1.
     pub null: bool,

@@ -49,7 +49,7 @@ pub(crate) fn late_wal(run: &Run, workload: &Workload, arm: &str) -> Option<Metr
     })
 }
 
-/// Which transactions of each round, in two digits.
+/// Returns the transactions of each round, in two digits.
 pub fn transactions_words(range: TransactionRange) -> String {
     let rounded = |number: u64| {
         let unit = 10_u64.pow(number.max(1).ilog10().saturating_sub(1));

@@ -59,10 +59,10 @@ pub use threshold::{
 /// A record among others.
 #[derive(Clone, Copy, Debug)]
 pub struct NamedRun<'a> {
-    /// What its reader calls it: its path.
+    /// Its name for the reader: its path.
     pub name: &'a str,
     /// The record.
     pub run: &'a Run,
-    /// What was made from it.
+    /// The result that was made from it.
     pub result: &'a RunResult,
 }

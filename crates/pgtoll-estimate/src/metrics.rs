@@ -4,7 +4,7 @@ use pgtoll_record::{Metric, OperationOf, Run, Work, Workload};
 
 use crate::samples::quantile_ns;
 
-/// What is compared in a workload; the first is what its answer is about.
+/// Returns the metrics of a workload; the first is the one of its answer.
 pub fn metrics(workload: &Workload) -> Vec<Metric> {
     match &workload.work {
         Work::Operation { of: None, .. } => Metric::OF_OPERATIONS.to_vec(),
@@ -102,7 +102,7 @@ pub(crate) fn more(metric: Metric) -> &'static str {
     }
 }
 
-/// What a counter with this name is divided by, in words.
+/// Returns the divisor of a counter with this name, in words.
 pub fn divisor_words(metric: &str) -> &'static str {
     match metric.rsplit('_').next() {
         Some("transaction") => "a transaction",

@@ -42,7 +42,7 @@ pub(crate) fn notes(run: &Run, comparisons: &[Comparison]) -> Vec<String> {
     notes
 }
 
-/// Of the lowest percentile that slices are too short for: higher ones are not there either.
+/// Returns a note on the lowest percentile that slices are too short for: higher ones are missing too.
 fn cut_off_note(run: &Run, workload: &Workload) -> Option<String> {
     let mut cut_off =
         metrics(workload).into_iter().filter(|metric| is_cut_off(run, workload, *metric));
@@ -56,7 +56,7 @@ fn cut_off_note(run: &Run, workload: &Workload) -> Option<String> {
     ))
 }
 
-/// Of a null arm that made the intervals of its row wider.
+/// Returns a note on a null arm that widened the intervals of its row.
 fn null_note(item: &Comparison, comparisons: &[Comparison]) -> Option<String> {
     let factor = item.null_factor.filter(|_| item.null)?;
     let is_of_row = |other: &&Comparison| {
@@ -81,7 +81,7 @@ fn null_note(item: &Comparison, comparisons: &[Comparison]) -> Option<String> {
 /// So improbable that among all comparisons of a run hardly one is noted by chance.
 const HARDLY: f64 = 0.001;
 
-/// What a comparison's steadiness shows to be other than chance.
+/// Returns a note on a change in a comparison that is not chance.
 fn changed_note(comparison: &Comparison) -> Option<String> {
     let row =
         || format!("{}: {} of {}", comparison.workload, name(comparison.metric), comparison.arm);
@@ -110,7 +110,7 @@ fn incomplete(run: &Run) -> String {
 
 /// Beyond this the two ways of counting a server's CPU time disagree enough to be told.
 const CPU_TOTALS_MAY_DIFFER_BY: f64 = 0.02;
-/// What a shutdown costs that comes after the one count and before the other.
+/// The cost of a shutdown between both counts.
 const SHUTDOWN_NS: f64 = 200e6;
 
 /// The kernel tells a server's CPU time twice: while it runs, process by process, and at its end

@@ -7,7 +7,7 @@ use crate::intervals::ROUNDS_NEEDED;
 use crate::metrics::name;
 use crate::samples::samples_in_one_piece;
 
-/// What the operations in one piece say of each comparison of operations in turns.
+/// Returns the check of each comparison in turns by operations in one piece.
 pub(crate) fn one_piece_checks(run: &Run, comparisons: &[Comparison]) -> Vec<OnePieceCheck> {
     let workload = |name: &str| run.header.workloads.iter().find(|workload| workload.name == name);
     let checks = comparisons

@@ -4,7 +4,7 @@ use pgtoll_record::{OverviewExperiment, RunResult, Workload};
 
 use crate::metrics::metrics;
 
-/// What an overview says of an experiment, from what its record gave, as far as there is one.
+/// Returns an experiment's part of an overview, from its record if it exists.
 pub fn overview_experiment(
     experiment: &OverviewExperiment,
     result: &RunResult,

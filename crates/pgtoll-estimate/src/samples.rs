@@ -25,7 +25,7 @@ impl<'a> From<&'a Run> for RecordLines<'a> {
     }
 }
 
-/// What every arm did under a workload, as numerator and denominator of the metric.
+/// Returns the samples of every arm under a workload, as numerator and denominator of the metric.
 pub fn samples<'a>(lines: RecordLines<'a>, workload: &Workload, metric: Metric) -> Vec<Sample<'a>> {
     match (&workload.work, metric) {
         (Work::Operation { .. }, _) => {
@@ -158,7 +158,7 @@ pub(crate) fn quantile_ns(arm_latencies: &ArmLatencies, metric: Metric) -> Optio
     }
 }
 
-/// What a program did is known for a round, not for its slices.
+/// Returns the samples of a program, which are known for a round, not for slices.
 fn samples_of_command<'a>(
     lines: RecordLines<'a>,
     workload: &Workload,

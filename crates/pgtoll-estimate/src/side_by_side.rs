@@ -49,7 +49,7 @@ fn column((index, record): (usize, &NamedRun<'_>)) -> RecordColumn {
     }
 }
 
-/// What makes a comparison of the two meaningless.
+/// Returns the obstacle to a comparison of the two.
 fn obstacle(one: &Header, other: &Header) -> Option<String> {
     if one.experiment != other.experiment {
         let one = &one.experiment;

@@ -60,7 +60,7 @@ fn system_share(run: &Run, workload: &Workload, arm: &str) -> Option<NamedValue>
     enough.then(|| ("cpu_system_share".to_owned(), "%", system as f64 / all as f64 * 100.0, false))
 }
 
-/// Of a record's numbers, which may be anything: as much as a number can hold.
+/// Returns the saturated sum of a record's numbers, which may be anything.
 fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
     numbers.fold(0, u64::saturating_add)
 }

@@ -12,7 +12,7 @@ pub enum FleetError {
     /// There is none.
     #[error("{url}: no backup here")]
     NoBackup { url: StoreUrl },
-    /// What there is cannot be read.
+    /// The result cannot be read.
     #[error("{url}: {reason}")]
     Unread { url: StoreUrl, reason: String },
     /// There are several, and one has to be named.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 pub(crate) struct StoreFailure(Arc<Mutex<Option<String>>>);
 
 impl StoreFailure {
-    /// What the store said, in one line.
+    /// Returns the store's error in one line.
     pub(crate) fn reason(&self) -> Option<String> {
         pgtoll_system::lock(&self.0).clone()
     }

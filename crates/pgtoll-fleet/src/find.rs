@@ -16,7 +16,7 @@ use crate::input::tars_of;
 use crate::layout::{Layout, StoredBackup, UnreadBackup, is_tar, tablespace_of};
 use crate::pgbackrest::{MANIFEST_BYTES_MAX, objects_of, stanza_of};
 
-/// Which of a prefix's backups is meant.
+/// The choice among a prefix's backups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BackupChoice {
     /// The only one.
@@ -65,7 +65,7 @@ pub fn stored_backup(
     chosen_of(&found, url, choice)
 }
 
-/// What there is of one cluster.
+/// Returns the layout of one cluster.
 fn of_cluster(
     mut found: Layout,
     url: &StoreUrl,

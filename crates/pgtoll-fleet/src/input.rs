@@ -289,7 +289,7 @@ struct DirectoryTar {
     damaged: DamagedFiles,
     files: Arc<Vec<StoredFile>>,
     next: usize,
-    /// What is given out next.
+    /// The readers that come next.
     parts: VecDeque<Box<dyn Read + Send>>,
     /// The object that parts were read of, and how far.
     bundle: Option<(StoreUrl, u64, Watched<ObjectReader>)>,

@@ -21,7 +21,7 @@ pub struct StoredBackup {
     pub layout: FleetLayout,
     /// The tars, or the files of a data directory; of pgBackRest none, until its manifest was read.
     pub objects: Vec<StoredObject>,
-    /// Which part of the backup `objects` are; `None`: all of it.
+    /// The part of the backup in `objects`; `None`: all of it.
     pub part: Option<FleetPart>,
     /// Objects that say of all parts how pages are judged, where the backup began and what relations are
     /// called, in the order in which they are looked into.
@@ -43,7 +43,7 @@ pub struct UnreadBackup {
     pub reason: String,
 }
 
-/// What objects are.
+/// The layout of objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     /// Backups, by URL.
@@ -58,7 +58,7 @@ pub struct Layout {
 type Directories<'a> = BTreeMap<StoreUrl, Vec<&'a StoredObject>>;
 
 impl Layout {
-    /// Of the objects below this prefix.
+    /// Makes the layout of the objects below this prefix.
     pub fn new(prefix: &StoreUrl, objects: &[StoredObject]) -> Self {
         let mut directories = Directories::new();
         for object in objects {
@@ -91,7 +91,7 @@ impl Layout {
         found
     }
 
-    /// Of a tar that was named itself, whatever it is called.
+    /// Makes the layout of a tar that was named itself.
     pub(crate) fn of_tar(object: &StoredObject) -> Self {
         let url = object.url.clone();
         let name = object.url.name();

@@ -55,7 +55,7 @@ fn is_of(record: &VerificationRecord, unit: &FleetUnit) -> bool {
     record.schema == VERIFICATION_SCHEMA && record.source.path == unit.url && !record.interrupted
 }
 
-/// What came out for a unit.
+/// The result of a unit.
 struct BackupPart {
     of: FleetBackup,
     part: Option<FleetPart>,

@@ -20,7 +20,7 @@ pub struct FleetPlanning {
     pub shards: u32,
     /// A backup of more bytes than this, as it is stored, is cut into units between its objects.
     pub unit_bytes: u64,
-    /// What reading takes.
+    /// The CPU times of reading.
     pub cpu_times: FleetCpuTimes,
 }
 

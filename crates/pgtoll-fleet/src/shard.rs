@@ -63,14 +63,14 @@ const INDEX_VARIABLES: [&str; 4] = [
     "CLOUD_RUN_TASK_INDEX",
 ];
 
-/// What a shard is to do.
+/// The task of a shard.
 #[derive(Debug)]
 pub struct ShardTask<'a> {
     /// The plan.
     pub plan: &'a FleetPlan,
     /// Its place: results are beside it.
     pub at: &'a StoreUrl,
-    /// Which units; `None`: all.
+    /// The units of a shard; `None`: all.
     pub shard: Option<FleetShard>,
     /// How pages are read.
     pub settings: VerifySettings,
@@ -82,7 +82,7 @@ pub struct ShardTask<'a> {
     pub interrupt: Interrupt,
 }
 
-/// What a shard is doing.
+/// An event of a shard.
 #[derive(Clone, Debug)]
 pub enum ShardEvent<'a> {
     /// It reads a unit.
@@ -246,7 +246,7 @@ impl Results {
         Ok(Self { store, directory, written, failed })
     }
 
-    /// Of two that verified the same, the first one counts.
+    /// Writes a result; of two for the same unit the first one counts.
     fn write(&self, id: &str, record: &VerificationRecord, again: bool) -> Result<(), FleetError> {
         let url = self.directory.join(&format!("{id}.json"));
         let text = serde_json::to_vec_pretty(record)

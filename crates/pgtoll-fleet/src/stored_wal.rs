@@ -31,7 +31,7 @@ pub fn stored_wal(url: &StoreUrl, interrupt: &Interrupt) -> Result<WalPlace, Fle
     Ok(WalPlace::Elsewhere(Arc::new(place)))
 }
 
-/// Where the layout of a backup has its cluster's WAL; `None`: it says nothing of that.
+/// Returns the archive of a backup's layout; `None`: the layout has none.
 pub(crate) fn archive_of(
     backup: &StoredBackup,
     store: &Store,

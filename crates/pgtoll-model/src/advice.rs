@@ -38,11 +38,11 @@ fn is_worth_it(settings: &JudgedOutcome, today: &JudgedOutcome) -> bool {
     float(settings.outcome.bytes) <= float(today.outcome.bytes) * 0.95
 }
 
-/// What to recommend.
+/// The recommendation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct SettingAdvice {
-    /// Which point of the curve.
+    /// The index of the point on the curve.
     pub place: usize,
     /// It is the knee; else the longest distance that is known, and longer ones would save more.
     pub is_knee: bool,

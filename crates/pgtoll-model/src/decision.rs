@@ -1,6 +1,6 @@
 //! Whether a cost is small enough to turn data checksums on.
 
-/// What follows from a cost. Later ones weigh more.
+/// The decision about a cost. Later ones weigh more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CostDecision {
     /// It is small enough.

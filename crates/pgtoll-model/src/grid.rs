@@ -44,7 +44,7 @@ pub struct TooManyCombinations {
 }
 
 impl AskedSettings {
-    /// What is asked, unless it is too much.
+    /// Makes the questions, unless there are too many.
     pub fn new(values: AskedValues) -> Result<Self, TooManyCombinations> {
         let combinations = values.combinations();
         if combinations > MOST_COMBINATIONS {
@@ -111,7 +111,7 @@ impl Candidate {
 pub struct Grid {
     /// The source's own redo points.
     pub today: Candidate,
-    /// What is asked; the source's settings changed one at a time, where nothing is.
+    /// The requested rows; without a request the source's settings, changed one at a time.
     pub rows: Vec<Candidate>,
     /// Distances of checkpoints, the shortest first, if nothing but that distance begins them.
     pub curve: Vec<Candidate>,
@@ -120,7 +120,7 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// What is asked of WAL that was made with these settings.
+    /// Makes the questions about WAL that was made with these settings.
     pub fn new(
         requested: &AskedSettings,
         source: &SourceSettings,
@@ -149,7 +149,7 @@ impl Grid {
         Self { today, rows, curve, compressed }
     }
 
-    /// Of all, in this order: today, rows, curve, compressed.
+    /// Returns the settings of all, in this order: today, rows, curve, compressed.
     pub fn settings(&self) -> Vec<Settings> {
         let lists = [std::slice::from_ref(&self.today), &self.rows, &self.curve, &self.compressed];
         lists.into_iter().flatten().map(Candidate::settings).collect()

@@ -47,12 +47,12 @@ pub enum EstimateClass {
     Extrapolated,
 }
 
-/// What becomes of WAL under settings, and how sure that is.
+/// The outcome of WAL under settings, and its certainty.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct JudgedOutcome {
     /// The settings.
     pub candidate: Candidate,
-    /// What the replay says.
+    /// The outcome of the replay.
     pub outcome: WhatIfOutcome,
     /// How sure it is.
     pub class: EstimateClass,

@@ -147,7 +147,7 @@ impl KnownSettings {
         self.max_wal_size.is_some() && self.timeout.is_some()
     }
 
-    /// What [`Self::complete`] has to guess; `hints`: the WAL has records for them.
+    /// Returns the settings that [`Self::complete`] has to guess; `hints`: the WAL has records for them.
     pub fn guessed(&self, hints: bool) -> GuessedSettings {
         GuessedSettings {
             max_wal_size: self.max_wal_size.is_none(),

@@ -11,7 +11,7 @@ use crate::ObserveError;
 /// [`ServerCounters::publish`]; they are not complete before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerCounters {
-    /// Where the next WAL record will stand: exact, page headers included.
+    /// The exact insert position of WAL, page headers included.
     pub wal_insert: Lsn,
     /// `pg_stat_wal.wal_records` (15 and later, as those below: sessions of older servers send what they
     /// counted when they like, so that a difference is of other work).

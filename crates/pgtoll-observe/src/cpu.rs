@@ -29,11 +29,11 @@ pub struct ClusterCpu {
 /// A cluster's CPU time since its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpuSample {
-    /// Of the live processes, in ns.
+    /// The CPU time of live processes, in ns.
     live_ns: u64,
-    /// Of the I/O workers among them, in ns; `None` where the server has none.
+    /// The CPU time of I/O workers among them, in ns; `None` if the server has none.
     io_workers_ns: Option<u64>,
-    /// Of the processes that ended, in ns; a multiple of the kernel's tick.
+    /// The CPU time of ended processes, in ns; a multiple of the kernel's tick.
     ended_ns: u64,
     children: Vec<i32>,
 }
@@ -60,7 +60,7 @@ pub struct CpuTimes {
 }
 
 impl CpuTimes {
-    /// What was used since an earlier sample.
+    /// Returns the use since an earlier sample.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -175,7 +175,7 @@ impl ClusterCpu {
         Err(self.postmaster.error(source))
     }
 
-    /// Of all live processes, and of the I/O workers among them; `None` when one ended meanwhile.
+    /// Returns the CPU times of live processes and of I/O workers among them; `None` if one ended meanwhile.
     fn live_ns(&self) -> Option<(u64, u64)> {
         let mut all = 0;
         let mut io_workers = 0;
@@ -202,7 +202,7 @@ impl CpuSample {
         self.live_ns + self.ended_ns
     }
 
-    /// What was used since an earlier sample.
+    /// Returns the use since an earlier sample.
     pub fn since(&self, earlier: &Self) -> CpuUsed {
         CpuUsed {
             nanoseconds: self.total_ns().saturating_sub(earlier.total_ns()),

@@ -15,7 +15,7 @@ use crate::ObserveError;
 pub struct Memory {
     /// All.
     pub total_bytes: u64,
-    /// What programs could get without swapping.
+    /// Memory that programs could get without swapping.
     pub available_bytes: u64,
 }
 

@@ -75,7 +75,7 @@ fn children_io(pids: &[i32]) -> Result<IoSample, ProcError> {
 }
 
 impl IoSample {
-    /// What was moved since an earlier sample.
+    /// Returns the bytes moved since an earlier sample.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         self.with(earlier, u64::saturating_sub)

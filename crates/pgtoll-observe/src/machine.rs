@@ -16,7 +16,7 @@ use crate::host::mount_of;
 pub struct FileSystem {
     /// `ext4` and the like.
     pub kind: String,
-    /// What it was mounted with, sorted: `noatime`, `barrier=0` and the like.
+    /// Its mount options, sorted: `noatime`, `barrier=0` and the like.
     pub options: Vec<String>,
     /// The disk below; `None` for one that has none, or more than one.
     pub disk: Option<Disk>,
@@ -98,7 +98,7 @@ pub fn cpu_quota() -> Option<f64> {
 
 /// The memory that control groups allow this process, in bytes; `None` without a limit.
 pub fn memory_limit_bytes() -> Option<u64> {
-    /// What version 1 says when there is none: more than any machine has.
+    /// The value of version 1 for no limit: more than any machine has.
     const NO_LIMIT: u64 = 1 << 60;
     let limit = |group: &Group| {
         let file = if group.version == 1 { "memory.limit_in_bytes" } else { "memory.max" };
@@ -180,12 +180,12 @@ pub fn sysctls(directory: &str, prefix: &str) -> Vec<(String, String)> {
     found
 }
 
-/// What the kernel takes the time from.
+/// Returns the kernel's clock source.
 pub fn clock_source() -> Option<String> {
     word("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 }
 
-/// What it costs to ask for the time, in ns.
+/// Returns the cost of reading the clock, in ns.
 pub fn clock_cost_ns() -> f64 {
     const CALLS: u32 = 1000;
     let of_many = || {
@@ -242,7 +242,7 @@ pub struct Pressure {
     pub cpu_us: Option<u64>,
 }
 
-/// What waiting there was until now.
+/// Returns the pressure so far.
 pub fn pressure() -> Pressure {
     Pressure {
         io_us: IoPressure::current().ok().map(|current| current.some.total),

@@ -44,7 +44,7 @@ impl MachineSample {
         })
     }
 
-    /// What was used since an earlier sample.
+    /// Returns the use since an earlier sample.
     #[expect(clippy::cast_precision_loss, reason = "ticks of a run are far below 2^53")]
     pub fn since(&self, earlier: &Self) -> MachineUse {
         let ticks = |now: u64, then: u64| now.saturating_sub(then) as f64;

@@ -19,7 +19,7 @@ pub enum CpuSplit {
     },
 }
 
-/// What this kernel does, on the CPUs that this process may use.
+/// Returns how this kernel splits CPU time, on the CPUs that this process may use.
 pub fn cpu_split() -> CpuSplit {
     let config = procfs::kernel_config().unwrap_or_default();
     let tracked = fs::read_to_string("/sys/devices/system/cpu/nohz_full").unwrap_or_default();

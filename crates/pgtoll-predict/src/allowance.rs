@@ -6,25 +6,25 @@ use std::time::Duration;
 
 /// CPU of the server for a buffer of a census, in seconds: 0.3 to 0.4 µs were measured.
 const BUFFER_S: f64 = 0.35e-6;
-/// What may be paid in advance: this part of the watch's time, and at least so many seconds.
+/// The share of the watch's time that censuses may use in advance.
 const ADVANCE: f64 = 0.001;
 const LEAST_S: f64 = 0.1;
 /// A watch is taken to last this long where its time is not known.
 const WATCH: Duration = Duration::from_secs(1800);
 
-/// What censuses may take of a core.
+/// The allowance of censuses, in CPU time of a core.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct CensusAllowance {
     /// In advance, in seconds, however long the watch is.
     most_at_once_s: f64,
-    /// Of the time that passes.
+    /// The share of the time that passes.
     share: f64,
     /// How long the watch lasts at most, in seconds.
     time_s: f64,
 }
 
 impl CensusAllowance {
-    /// Of a watch that lasts at most for this time.
+    /// Makes the allowance of a watch of at most this time.
     pub(crate) fn new(gentle: bool, time: Duration) -> Self {
         let (most_at_once_s, share) = if gentle { (0.3, 0.001) } else { (1.0, 0.005) };
         Self { most_at_once_s, share, time_s: time.min(WATCH).as_secs_f64() }

@@ -23,12 +23,12 @@ impl CarriedPages {
         Self { salt, threshold: i32::MAX, ..Self::default() }
     }
 
-    /// What blocks are ordered by: an SQL expression over the columns of `pg_buffercache`.
+    /// Returns the order of blocks: an SQL expression over the columns of `pg_buffercache`.
     pub(crate) fn hash_sql(&self) -> String {
         format!("hashint8((relfilenode::bigint << 32) # relblocknumber # {}::bigint)", self.salt)
     }
 
-    /// What keeps a later sample to the blocks of the first one.
+    /// Returns the filter that keeps a later sample to the blocks of the first one.
     pub(crate) fn filter_sql(&self) -> String {
         format!("{} <= {}", self.hash_sql(), self.threshold)
     }

@@ -27,11 +27,11 @@ pub(crate) struct CensusTaker {
     /// Pages that the last census looked at, with the number of censuses in a row that did. Each look
     /// raises a page's usage count by one.
     looked_at: HashMap<BlockAddress, u16>,
-    /// Of sessions with other databases.
+    /// The cost of sessions with other databases.
     pub(crate) cost: SessionCost,
 }
 
-/// What a census is of.
+/// The plan of a census.
 #[derive(Debug)]
 pub(crate) struct CensusPlan<'a> {
     /// The redo point of the cycle's checkpoint.
@@ -56,7 +56,7 @@ pub(crate) struct SampledBuffer {
     usage: u16,
 }
 
-/// What is dirty when a checkpoint begins.
+/// The dirty blocks at the start of a checkpoint.
 #[derive(Debug)]
 pub(crate) struct DirtyList {
     pub(crate) carried: CarriedPages,
@@ -336,7 +336,7 @@ fn pages_sql(schema: &str, pages: &[SampledBuffer], redo: Lsn) -> String {
     )
 }
 
-/// What was seen of the sample.
+/// The counts of the sample.
 #[derive(Default)]
 struct Tally {
     sampled: u64,

@@ -42,15 +42,15 @@ pub enum PredictError {
     NoReplication {
         /// The role.
         role: String,
-        /// What it takes.
+        /// The remedy.
         remedy: String,
     },
     /// The server refuses to stream WAL.
     #[error("{error}")]
     Refused {
-        /// What it said.
+        /// Its error.
         error: ServerError,
-        /// What it takes.
+        /// The remedy.
         remedy: String,
     },
     /// The server's WAL.

@@ -156,7 +156,7 @@ fn number(row: &Row, column: &str) -> Result<Option<u64>, Error> {
     row.value(column)?.map(|_| row.parse(column)).transpose()
 }
 
-/// What the views call it. New blocks are counted apart since 16, and cost no checksum.
+/// Returns the query of the counters. New blocks are counted apart since 16, and cost no checksum.
 fn counters_sql(facts: &MajorFacts) -> String {
     let io = match facts.blocks_written {
         BlocksWritten::StatIoBytes => io_sql("read_bytes", "write_bytes", "b.bytes"),
@@ -174,7 +174,7 @@ fn counters_sql(facts: &MajorFacts) -> String {
     )
 }
 
-/// Of `pg_stat_io`, in blocks: the counter over `unit`.
+/// Returns the query of `pg_stat_io`, in blocks: the counter over `unit`.
 fn io_sql(reads: &str, writes: &str, unit: &str) -> String {
     format!(
         "SELECT coalesce(sum({reads} / {unit}), 0)::bigint AS blocks_read, \

@@ -33,7 +33,7 @@ pub(crate) fn one_time_bill(server: &WatchedServer, watch: &ServerWatch) -> OneT
     }
 }
 
-/// What stays unnoticed without checksums, and what does with them.
+/// Damage that stays unnoticed without checksums, and with them.
 const UNDETECTED: [&str; 4] = [
     "a page that the disk, its controller or the file system changed: without checksums PostgreSQL \
      notices it only where the header is impossible, else a query returns what the page says",

@@ -59,7 +59,7 @@ impl SettingQuestion {
         requested.ok_or_else(mistake)
     }
 
-    /// Where nothing was asked: the opposite of the server's checksums.
+    /// Returns the default question: the opposite of the server's checksums.
     pub fn default_for(settings: &BTreeMap<String, String>) -> Self {
         let has_checksums = settings.get("data_checksums").is_some_and(|value| value == "on");
         Self { name: "data_checksums", value: AskedValue::Checksums(!has_checksums) }

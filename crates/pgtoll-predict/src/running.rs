@@ -18,12 +18,12 @@ use crate::marks::FollowedPages;
 pub(crate) struct RunningCheckpoint {
     /// When it began, by the server's clock.
     pub(crate) begun_s: f64,
-    /// Where WAL ended just before: its redo point is not lower.
+    /// The end of WAL just before: its redo point is not lower.
     pub(crate) redo: Lsn,
     /// Blocks evicted before, since counters were reset.
     pub(crate) evicted: Option<u64>,
     pub(crate) carried: CarriedPages,
-    /// Where the visibility map is followed.
+    /// The pages whose visibility map is followed.
     pub(crate) followed: Option<FollowedPages>,
     /// Blocks that were dirty.
     pub(crate) dirty: u64,

@@ -29,7 +29,7 @@ const SETTINGS: [&str; 14] = [
     "wal_log_hints",
 ];
 
-/// What can be read of a server.
+/// The rights to read a server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Privileges {
     /// The schema of each extension that is there and readable.
@@ -38,7 +38,7 @@ pub(crate) struct Privileges {
     pub(crate) statements: Option<String>,
     /// The role may stream WAL, as far as the server's catalogs say.
     pub(crate) streams: bool,
-    /// What it takes otherwise.
+    /// The remedy.
     pub(crate) stream_remedy: String,
     pub(crate) sources: Vec<WatchSource>,
 }

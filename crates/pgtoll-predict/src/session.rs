@@ -7,13 +7,13 @@ use pgtoll_wire::{Connection, Dsn, Error, Row};
 
 use crate::PredictError;
 
-/// What sessions cost the server.
+/// The cost of sessions for the server.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SessionCost {
     pub(crate) statements: u64,
     /// Until the answers came.
     pub(crate) waited_s: f64,
-    /// Of processes on this machine.
+    /// The CPU time of processes on this machine.
     pub(crate) cpu_s: f64,
 }
 
@@ -109,7 +109,7 @@ impl WatchSession {
         Err(PredictError::Pooler { named: self.pid, found })
     }
 
-    /// What it has cost until now.
+    /// Returns the cost so far.
     pub(crate) fn cost(&self) -> SessionCost {
         let cpu_ns = self.local.and_then(|local| local.cpu_ns()).unwrap_or(self.begun_cpu_ns);
         let cpu_ns = cpu_ns.saturating_sub(self.begun_cpu_ns);

@@ -133,7 +133,7 @@ impl StatementTally {
         self.dropped += (count - self.sums.len()) as u64;
     }
 
-    /// What was seen until now.
+    /// Returns the observation so far.
     pub(crate) fn watch(&self) -> StatementWatch {
         let listed = self.listed().into_iter().map(|(_, statement)| statement.clone());
         StatementWatch {
@@ -154,7 +154,7 @@ impl StatementTally {
         listed
     }
 
-    /// Of the listed statements alone, and once.
+    /// Reads the texts of the listed statements, once.
     fn read_texts(&mut self, session: &mut WatchSession) -> Result<(), Error> {
         let wanted: Vec<StatementKey> = self
             .listed()
@@ -249,7 +249,7 @@ fn read(row: &Row) -> Result<(StatementKey, WatchedStatement), Error> {
     Ok((key, statement))
 }
 
-/// What was done between two looks. A statement that was forgotten, and came back, began at zero.
+/// Returns the work between two looks. A statement that was forgotten and returned began at zero.
 fn difference(now: StatementWork, before: StatementWork) -> StatementWork {
     if now.calls < before.calls {
         return now;

@@ -361,7 +361,7 @@ pub struct FailoverRun {
     pub restarted_in_place: bool,
     /// The steps that the engine and the promotion hook reported.
     pub steps: Vec<JudgedEvent>,
-    /// Of a partition: what became of each side; `None` for other faults.
+    /// The outcome of a partition's sides; `None` for other faults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition: Option<PartitionOutcome>,
     /// The return of the old primary, or of the standby that died; `None` where it was not tried.

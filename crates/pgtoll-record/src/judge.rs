@@ -228,7 +228,7 @@ pub struct TransactionExample {
     /// When the client heard of it last; `None` where it never did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_s: Option<f64>,
-    /// Which of [`JudgeRecord::nodes`] acknowledged it; `None` where none did.
+    /// The index in [`JudgeRecord::nodes`] of the server that acknowledged it; `None` if none did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
 }

@@ -51,7 +51,7 @@ pub struct WatchedStatement {
     pub role: String,
     /// It is a SELECT.
     pub is_select: bool,
-    /// What it did.
+    /// Its work.
     #[serde(flatten)]
     pub work: StatementWork,
     /// The normalised text, cut; of utility statements the first word alone. `None` without
@@ -88,13 +88,13 @@ pub struct RelationShare {
     pub database: String,
     /// Schema and name.
     pub relation: String,
-    /// Of these pages; the range is that of the samples.
+    /// The share of these pages; the range is that of the samples.
     pub share: Interval,
     /// Pages in the samples.
     pub pages: u64,
 }
 
-/// What a statement would pay.
+/// The cost of a statement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StatementCost {
     /// `queryid`.
@@ -106,19 +106,19 @@ pub struct StatementCost {
     /// The normalised text; `None` without `--with-queries`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// What it is ranked by: the mean of its shares of CPU and of images, or the one that there is.
+    /// Its rank's value: the mean of its shares of CPU and of images, or the known one.
     pub share: f64,
     /// Executions a second.
     pub calls_per_second: f64,
     /// Cores for its pages that are read and written, and for its images.
     pub cpu_cores: Interval,
-    /// Of the predicted CPU of the server.
+    /// Its share of the server's predicted CPU.
     pub cpu_share: f64,
     /// Images of a SELECT, a second: from none to all pages that it dirtied unlogged. `None` where
     /// hints are logged already, or would not be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub images_per_second: Option<Interval>,
-    /// Of the images of all SELECTs.
+    /// Its share of the images of all SELECTs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_share: Option<f64>,
 }

@@ -10,7 +10,7 @@ use crate::Workload;
 /// The version of the form of a plan.
 pub const PLAN_SCHEMA: &str = "pgtoll.plan/1";
 
-/// What `pgtoll measure --dry-run` and `--check` print: nothing of it was run.
+/// The plan that `pgtoll measure --dry-run` and `--check` print: nothing was run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanRecord {
     /// [`PLAN_SCHEMA`].
@@ -20,7 +20,7 @@ pub struct PlanRecord {
     /// The server's version, where it is and where it is from; `None`: no server was looked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// Where clusters would be made; `None` where no server was looked for.
+    /// The directory for clusters; `None` if no server was looked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work_dir: Option<String>,
     /// The operating system's user that servers would run as.
@@ -70,7 +70,7 @@ pub struct PlannedRun {
     pub seconds: u64,
     /// Bytes of disk that all its clusters together need, roughly.
     pub disk_bytes: u64,
-    /// What a reader of the results has to know.
+    /// Warnings for the reader of the results.
     pub warnings: Vec<String>,
     /// The plan in sentences.
     pub lines: Vec<String>,

@@ -25,7 +25,7 @@ pub struct PredictionRecord {
     pub made: String,
     /// The server and its settings.
     pub server: WatchedServer,
-    /// What was seen of it.
+    /// The observation of the server.
     pub watch: ServerWatch,
     /// CPU that the server's own kernel takes for a page.
     pub page_costs: PageCosts,
@@ -33,10 +33,10 @@ pub struct PredictionRecord {
     pub today: WatchedRates,
     /// An answer for each setting that was asked about.
     pub answers: Vec<PredictionAnswer>,
-    /// Who would pay; `None` where neither checksums nor hints were asked about, or nothing tells.
+    /// The statements that would pay; `None` without a question about checksums or hints, or without data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payers: Option<PayerRanking>,
-    /// What turning checksums on costs once; `None` where they are on or were not asked about.
+    /// The one-time cost of turning checksums on; `None` if they are on or not requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub one_time: Option<OneTimeBill>,
     /// Predictions of what was seen of this server, compared with it.
@@ -53,7 +53,7 @@ pub struct WatchedServer {
     pub version: String,
     /// `version()`: with the platform.
     pub version_text: String,
-    /// Of its cluster; a text, since it is larger than other programs' integers.
+    /// The identifier of its cluster; a text, since it is larger than other programs' integers.
     pub system_identifier: String,
     /// The settings on which the answers depend, as `SHOW` has them.
     pub settings: BTreeMap<String, String>,
@@ -77,7 +77,7 @@ pub struct WatchedServer {
     pub started: String,
 }
 
-/// What was seen of a server.
+/// The observation of a server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerWatch {
     /// When it began (RFC 3339).
@@ -93,7 +93,7 @@ pub struct ServerWatch {
     pub windows: Vec<WatchWindow>,
     /// Windows that were thrown away, and why: a restart, a reset of the statistics.
     pub discarded: Vec<String>,
-    /// What could be read, and what a privilege or an extension more would buy.
+    /// The sources, and the gain of another privilege or extension.
     pub sources: Vec<WatchSource>,
     /// Pages of tables that are not all-visible, of all databases that could be asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -101,13 +101,13 @@ pub struct ServerWatch {
     /// WAL that was read meanwhile; `None`: none was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wal: Option<WatchedWal>,
-    /// What statements did; `None` without `pg_stat_statements`.
+    /// The work of statements; `None` without `pg_stat_statements`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub statements: Option<StatementWatch>,
     /// How long turning checksums on takes here; `None` where the files cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pass: Option<EnablePass>,
-    /// What the watching cost the server.
+    /// The cost of the watch for the server.
     pub cost: WatchCost,
 }
 
@@ -145,7 +145,7 @@ pub struct WatchWindow {
     /// no census sees what `VACUUM` marked on them meanwhile.
     #[serde(default)]
     pub blocks_carried: u64,
-    /// What `VACUUM` marked on these while that checkpoint ran; `None` where it was not followed.
+    /// The marks of `VACUUM` on these during that checkpoint; `None` if it was not followed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub carried_marks: Option<CarriedMarks>,
     /// Tables that were dropped or got another file: no census sees their pages. `None` where some database
@@ -196,7 +196,7 @@ pub struct CarriedMarks {
     /// Of these, marked all-visible or all-frozen meanwhile, and changed by no record after the redo
     /// point: checksums would log an image.
     pub marked: u64,
-    /// Of these, blocks of which that is not known.
+    /// The part of blocks for which that is unknown.
     pub unknown: u64,
 }
 
@@ -221,15 +221,15 @@ pub struct DirtyCensus {
     pub buffers: u64,
     /// Dirty ones of the main fork and the free space map.
     pub dirty: u64,
-    /// Of these, in databases whose pages could be read.
+    /// The part in databases whose pages could be read.
     pub covered: u64,
     /// Pages that were looked at.
     pub sampled: u64,
-    /// Of these, permanent ones with an LSN before the redo point: checksums would log an image.
+    /// The part of permanent blocks with an LSN before the redo point: checksums would log an image.
     pub hint_only: u64,
     /// Pages looked at that are soon evicted (a usage count of 0 or 1).
     pub low: u64,
-    /// Of these, permanent ones with an LSN before the redo point.
+    /// The part of permanent blocks with an LSN before the redo point.
     pub low_hint_only: u64,
     /// Of these pages that are soon evicted, at most so many more may count: they were dirty when a
     /// checkpoint began that still runs, and may have been written and dirtied again meanwhile.
@@ -262,7 +262,7 @@ pub struct WatchSource {
     pub available: bool,
     /// The claim.
     pub gives: String,
-    /// What makes it available: a line of SQL.
+    /// The SQL that makes it available.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }
@@ -276,11 +276,11 @@ pub struct VisibilityCount {
     pub databases_left_out: u64,
     /// Pages of permanent tables, materialised views and TOAST tables (`relpages`).
     pub pages: u64,
-    /// Of these, not all-visible (`relallvisible`).
+    /// The part that is not all-visible (`relallvisible`).
     pub not_all_visible: u64,
 }
 
-/// What the watching cost the server.
+/// The cost of the watch for the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WatchCost {
     /// Statements.
@@ -289,7 +289,7 @@ pub struct WatchCost {
     pub seconds: f64,
     /// It is CPU of the sessions' processes.
     pub is_cpu: bool,
-    /// Of a core.
+    /// The share of a core.
     pub share_of_core: f64,
 }
 
@@ -347,7 +347,7 @@ pub struct PredictionAnswer {
     pub io_bytes_per_second: Option<Interval>,
     /// CPU; `None`: not known.
     pub cpu: Option<PredictedCpu>,
-    /// What to do; only about checksums.
+    /// The advice; only about checksums.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advice: Option<PredictionAdvice>,
     /// The same for each window, in their order.

@@ -84,7 +84,7 @@ pub enum RollingError {
     Command {
         /// The node.
         node: String,
-        /// Which one of the node's commands.
+        /// The name of the node's command.
         what: &'static str,
         /// How it ended.
         status: String,
@@ -96,7 +96,7 @@ pub enum RollingError {
     Slow {
         /// The node.
         node: String,
-        /// Which one of the node's commands.
+        /// The name of the node's command.
         what: &'static str,
         /// The limit.
         seconds: u64,
@@ -126,15 +126,15 @@ pub enum RollingError {
         what: &'static str,
         /// The node.
         node: String,
-        /// What went wrong.
+        /// The error.
         source: pgtoll_wire::Error,
     },
-    /// What was waited for did not come about.
+    /// The awaited state was not reached.
     #[error("{node} {what} within {seconds} s")]
     NotInTime {
         /// The node.
         node: String,
-        /// What it did not do.
+        /// The part that it did not do.
         what: String,
         /// The limit.
         seconds: u64,
@@ -150,7 +150,7 @@ pub enum RollingError {
     /// The user said no.
     #[error("not confirmed: {what}")]
     NotConfirmed {
-        /// What was asked.
+        /// The question.
         what: String,
     },
     /// A signal came.
@@ -159,7 +159,7 @@ pub enum RollingError {
 }
 
 impl RollingError {
-    /// What to try.
+    /// Returns advice.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::ReadNodes { .. } => "name a file that lists the nodes, as the book shows",

@@ -17,7 +17,7 @@ const JOURNAL_SCHEMA: &str = "pgtoll.rolling_journal/1";
 /// Bytes of a journal that are read.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// What a run has to remember.
+/// The journal of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a user's choice")]
 pub(crate) struct Journal {
@@ -32,7 +32,7 @@ pub(crate) struct Journal {
     pub(crate) original_primary: String,
     /// The primary now, but for a switchover under way.
     pub(crate) primary: String,
-    /// Who takes over when the primary is converted; `None`: no switchover is needed.
+    /// The node that becomes the primary meanwhile; `None`: no switchover is needed.
     pub(crate) candidate: Option<String>,
     /// The nodes that are to be converted.
     pub(crate) wanted: Vec<String>,
@@ -89,7 +89,7 @@ impl Journal {
 #[derive(Debug)]
 pub(crate) struct JournalFile {
     path: PathBuf,
-    /// Of the file of nodes: the journal is replaced at each change.
+    /// The lock on the file of nodes: the journal is replaced at each change.
     _lock: Flock<File>,
 }
 

@@ -14,7 +14,7 @@ use pgtoll_format::{ClusterState, Lsn};
 use pgtoll_wire::Dsn;
 use serde::{Deserialize, Serialize};
 
-/// What is asked of a node.
+/// A command to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeVerb {
     /// How was the data directory left, and what runs on it?
@@ -63,13 +63,13 @@ impl NodeVerb {
     }
 }
 
-/// What a node answers.
+/// A node's answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeAnswer {
     /// Its state.
     Report(NodeReport),
-    /// What converting it would take.
+    /// The predicted time of converting it.
     Predicted {
         /// Seconds at least and at most.
         seconds: (f64, f64),

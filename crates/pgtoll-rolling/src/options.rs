@@ -10,7 +10,7 @@ pub struct RollingOptions {
     pub enable: bool,
     /// Convert this node alone; `None`: all.
     pub only: Option<String>,
-    /// Who takes over when the primary is converted; `None`: the first direct standby of the file.
+    /// The node that becomes the primary meanwhile; `None`: the first direct standby in the file.
     pub to: Option<String>,
     /// At the end hand over to the first primary again.
     pub switch_back: bool,
@@ -42,7 +42,7 @@ pub trait RollingDialogue {
     fn confirm(&mut self, question: &RollingQuestion<'_>) -> bool;
 }
 
-/// What a run reports.
+/// An event of a run.
 #[derive(Clone, Copy, Debug)]
 pub enum RollingEvent<'a> {
     /// A step, in words.
@@ -51,7 +51,7 @@ pub enum RollingEvent<'a> {
     Point(&'static str),
 }
 
-/// What a run asks.
+/// A question of a run.
 #[derive(Clone, Copy, Debug)]
 pub enum RollingQuestion<'a> {
     /// Begin, as planned?
@@ -60,7 +60,7 @@ pub enum RollingQuestion<'a> {
     Switchover {
         /// The primary.
         from: &'a str,
-        /// Who takes over.
+        /// The new primary.
         to: &'a str,
     },
 }

@@ -10,16 +10,16 @@ use crate::survey::{NodeState, Survey, flush_position};
 use crate::topology::ReplicaTree;
 use crate::{NodeAnswer, NodeVerb, RollingError, RollingOptions};
 
-/// What is known before a run.
+/// The facts before a run.
 #[derive(Debug)]
 pub(crate) struct Preflight {
     pub(crate) survey: Survey,
     pub(crate) topology: ReplicaTree,
-    /// Of each node in the file's order, seconds of its conversion at least and at most, and bytes.
+    /// For each node in the file's order: the least and most seconds of its conversion, and its bytes.
     pub(crate) predictions: Vec<((f64, f64), u64)>,
     /// Bytes of WAL a second that the primary writes now.
     pub(crate) wal_rate: f64,
-    /// What one command on a node's machine takes, the slowest one: seconds.
+    /// The seconds of one command on the slowest node.
     pub(crate) command_seconds: f64,
 }
 
@@ -60,7 +60,7 @@ impl Preflight {
         (0.15 + commands, 0.6 + 2.0 * commands)
     }
 
-    /// What speaks against converting these nodes.
+    /// Returns the objections to converting these nodes.
     pub(crate) fn objections(
         &self,
         sites: &[NodeSite],

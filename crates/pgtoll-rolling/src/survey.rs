@@ -23,7 +23,7 @@ pub(crate) struct NodeState {
     pub(crate) server: Option<ServerState>,
 }
 
-/// What a node's server says.
+/// The state of a node's server.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "they are a server's answers")]
 pub(crate) struct ServerState {

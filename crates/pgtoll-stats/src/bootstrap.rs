@@ -18,7 +18,7 @@ pub(crate) struct Series<'a> {
     pairs: &'a [Pair],
     /// Half of each log ratio, in order of size.
     halves: Vec<f64>,
-    /// Where the pair's half stands in `halves`; `None` for a dropped pair.
+    /// The rank of the pair's half in `halves`; `None` for a dropped pair.
     ranks: Vec<Option<usize>>,
 }
 

@@ -53,7 +53,7 @@ fn log_costs(slices: &[Trio]) -> Option<[f64; 3]> {
     mean.is_finite().then(|| logs.map(|log| log - mean))
 }
 
-/// What the others share, as a factor of each arm.
+/// Returns the factor that the others share, for each arm.
 fn shared(others: &[[f64; 3]]) -> Option<[f64; 3]> {
     if others.len() < OTHERS_MIN {
         return None;

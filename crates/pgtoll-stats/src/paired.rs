@@ -79,7 +79,7 @@ pub struct Estimate {
     pub lower: f64,
     /// e^(θ + `half_width`).
     pub upper: f64,
-    /// Of the interval around θ, on the log scale, widening included.
+    /// The half-width of the interval around θ, on the log scale, widening included.
     pub half_width: f64,
     /// The ratio of the totals: sum of numerators over sum of denominators,
     /// treatment over baseline. Unlike `ratio` it keeps rare long stalls.

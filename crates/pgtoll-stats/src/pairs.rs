@@ -6,13 +6,13 @@
 /// nanoseconds per transaction, say, or transactions per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pair {
-    /// What the treatment used or did.
+    /// The treatment's numerator.
     pub numerator_treatment: f64,
-    /// What that is divided by.
+    /// The denominator.
     pub denominator_treatment: f64,
-    /// What the baseline used or did.
+    /// The baseline's numerator.
     pub numerator_baseline: f64,
-    /// What that is divided by.
+    /// The denominator.
     pub denominator_baseline: f64,
 }
 

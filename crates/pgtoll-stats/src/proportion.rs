@@ -21,7 +21,7 @@ pub fn proportion_interval(hits: u64, all: u64) -> Option<(f64, f64)> {
     Some((lower, upper))
 }
 
-/// Of the normal distribution, for 95 %.
+/// The quantile of the normal distribution for 95 %.
 const QUANTILE: f64 = 1.959_963_984_540_054;
 
 #[cfg(test)]

@@ -9,14 +9,14 @@ use crate::{Pair, Round};
 pub struct Sample<'a> {
     /// The arm.
     pub arm: &'a str,
-    /// Which fresh start.
+    /// The number of the fresh start.
     pub round: u32,
     /// Within the round: what the arms did next to each other has the same number, and numbers
     /// grow with time.
     pub block: u32,
-    /// What the arm used or did.
+    /// The arm's numerator.
     pub numerator: f64,
-    /// What that is divided by.
+    /// The denominator.
     pub denominator: f64,
 }
 

@@ -10,9 +10,9 @@ pub(crate) struct Experiment {
     pub(crate) log_ratio: f64,
     pub(crate) rounds: usize,
     pub(crate) pairs: usize,
-    /// Of the luck that a whole round shares.
+    /// The standard deviation of the luck that a whole round shares.
     pub(crate) round_sd: f64,
-    /// Of one pair's log ratio.
+    /// The standard deviation of one pair's log ratio.
     pub(crate) pair_sd: f64,
     /// How much of a pair's noise is left for the next pair: 0 to below 1.
     pub(crate) persistence: f64,
@@ -55,7 +55,7 @@ impl Experiment {
     }
 }
 
-/// What else goes on on the machine.
+/// The other activity on the machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Machine {
     /// Slices differ by a few percent, and nothing else.
@@ -139,7 +139,7 @@ impl Handicap {
         }
     }
 
-    /// Of the machine in the next slice; 1 is its best.
+    /// Returns the machine's speed in the next slice; 1 is its best.
     fn speed(&self, weather: &mut f64, burst: &mut u32, random: &mut Pcg64) -> f64 {
         match self.machine {
             Machine::Quiet => 1.0,

@@ -6,7 +6,7 @@ use crate::paired::{Options, WITHIN_SHARE, paired_ratio};
 use crate::pairs::{Pair, Round};
 use crate::quantiles::{t_p_value, t_quantile};
 
-/// What the same work cost in the three runs of a round.
+/// The costs of the same work in the three runs of a round.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trio {
     /// On the treatment.
@@ -17,7 +17,7 @@ pub struct Trio {
     pub twin: f64,
 }
 
-/// What [`ratio_beside_twin`] found.
+/// The result of [`ratio_beside_twin`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct TwinComparison {
     /// Treatment over the geometric mean of baseline and twin: the mean of the rounds on the log scale.
@@ -86,9 +86,9 @@ pub fn ratio_beside_twin(
     })
 }
 
-/// Of a run less the mean of two others, in variances of one run.
+/// The variance of a run less the mean of two others, in variances of one run.
 const TREATMENT_VARIANCE: f64 = 1.5;
-/// Of a run less another one.
+/// The variance of a run less another one.
 const TWIN_VARIANCE: f64 = 2.0;
 
 impl Trio {

@@ -114,7 +114,7 @@ impl fmt::Display for RefusedCertificate {
     }
 }
 
-/// What words about a certificate begin with.
+/// The prefix of messages about a certificate.
 pub(crate) const REFUSED: &str = "certificate refused: ";
 const UNTRUSTED: &str = "it is not signed by a trusted root";
 pub(crate) const EXPIRED: &str = "it has expired";

@@ -120,7 +120,7 @@ impl StoreError {
         Some(hint.to_owned())
     }
 
-    /// What the client says about this object.
+    /// Makes the error from the client's error about this object.
     pub(crate) fn classify(url: &StoreUrl, error: &object_store::Error) -> Self {
         let url = url.clone();
         let text = detail_of(error);
@@ -164,13 +164,13 @@ const WRONG_CREDENTIALS: &[&str] = &[
 ];
 /// The client takes these of Azure for any failure.
 const DENIED: &[&str] = &["AuthorizationFailure", "AuthorizationPermissionMismatch"];
-/// What the client's TLS says when it is made.
+/// The errors of the client's TLS without root certificates.
 const NO_ROOTS: &[&str] = &["No CA certificates were loaded"];
 /// The client knows no such answer.
 const NO_BUCKET: &[&str] = &["NoSuchBucket", "ContainerNotFound"];
 const THROTTLED: &[&str] =
     &["SlowDown", "503 Service Unavailable", "429 Too Many", "RequestLimitExceeded"];
-/// Where the client asks for a role when it has nothing else.
+/// Errors of the client when it finds no credentials.
 const NO_CREDENTIALS: &[&str] =
     &["169.254.169.254", "metadata.google", "InstanceCredential", "MissingAccount"];
 

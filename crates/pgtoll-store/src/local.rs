@@ -71,7 +71,7 @@ fn path_of(url: &StoreUrl) -> PathBuf {
     url.path().unwrap_or_else(|| Path::new("/").join(url.key()))
 }
 
-/// What changes when a file is replaced or written to.
+/// Returns the object of a file; its tag changes when the file is replaced or written to.
 fn object(url: StoreUrl, found: &Metadata) -> StoredObject {
     let etag =
         format!("{:x}-{:x}-{:x}.{:x}", found.ino(), found.len(), found.mtime(), found.mtime_nsec());

@@ -31,7 +31,7 @@ impl StoreScheme {
     }
 }
 
-/// Where an object is, or the prefix that several have in common.
+/// The address of an object, or the prefix of several.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StoreUrl {
     scheme: StoreScheme,

@@ -28,7 +28,7 @@ impl FilePlace {
         Ok(Self { directory: walk(parent)?, name: name.to_owned() })
     }
 
-    /// What has the name: `None` if nothing. A link is not followed.
+    /// Returns the file of this name; `None`: no such file. A link is not followed.
     pub(crate) fn found(&self) -> io::Result<Option<FileStat>> {
         match fstatat(&self.directory, self.name.as_os_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
             Ok(found) => Ok(Some(found)),
@@ -37,7 +37,7 @@ impl FilePlace {
         }
     }
 
-    /// Where a link that has the name leads.
+    /// Returns the target of a link of this name.
     pub(crate) fn link_target(&self) -> io::Result<OsString> {
         Ok(readlinkat(&self.directory, self.name.as_os_str())?)
     }

@@ -19,7 +19,7 @@ pub struct CancelHandle {
     pub(crate) secret: i32,
 }
 
-/// Where the session's server takes requests.
+/// The address for cancel requests.
 #[derive(Clone, Debug)]
 pub(crate) enum CancelAddress {
     Unix(UnixEndpoint),

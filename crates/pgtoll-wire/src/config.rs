@@ -4,16 +4,16 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where, as whom, and with which settings to connect.
+/// The address, the role and the settings of a connection.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where the server listens.
+    /// The server's endpoint.
     pub endpoint: UnixEndpoint,
     /// The role to connect as.
     pub user: String,
     /// The database to connect to.
     pub database: String,
-    /// What `pg_stat_activity` and the server's log call this connection.
+    /// The name of this connection in `pg_stat_activity` and the server's log.
     pub application_name: String,
     /// Sent only if the server asks for it.
     pub password: Option<Secret>,

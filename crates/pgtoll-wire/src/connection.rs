@@ -26,7 +26,7 @@ use crate::{Error, ErrorResponse, ExtendedExecution, Parameter, PreparedStatemen
 pub struct Connection {
     pub(crate) transport: Transport,
     pub(crate) backend_pid: i32,
-    /// What the server knows the session's owner by.
+    /// The secret key of the session.
     pub(crate) secret: i32,
     pub(crate) parameters: BTreeMap<String, String>,
     pub(crate) given_up: bool,
@@ -394,7 +394,7 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// Which of the protocol's two ways of asking is in use.
+/// The protocol in use: simple or extended.
 #[derive(Debug, Clone, Copy)]
 enum Dialogue<'a> {
     Simple,

@@ -412,7 +412,7 @@ fn plausible_frame(tags: &'static str) -> impl Strategy<Value = Vec<u8>> {
     (prop::sample::select(tags.as_bytes()), body).prop_map(|(tag, body)| frame(tag, &body))
 }
 
-/// What each question of one sequence came to: a count of rows, or the error's text.
+/// Returns the outcome of each question in a sequence: a count of rows, or the error's text.
 fn outcomes(script: &[u8]) -> Vec<Result<usize, String>> {
     converse(connect(script).0)
 }

@@ -185,7 +185,7 @@ pub(crate) fn dial_tcp(
     Ok(stream)
 }
 
-/// What TCP does about a server that says nothing. `None` leaves it to the system.
+/// Keepalive settings of TCP. `None` leaves one to the system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Keepalives {
     pub(crate) on: bool,

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::ErrorFields;
 
-/// What can go wrong on a connection.
+/// An error of a connection.
 ///
 /// After [`Error::Server`] below severity `FATAL`, and after the errors that blame the caller, the
 /// connection is usable. After the others it is not, and every later call is
@@ -67,7 +67,7 @@ pub enum Error {
     Tls {
         /// The host as it was named.
         host: String,
-        /// What was wrong.
+        /// The fault.
         source: Box<dyn error::Error + Send + Sync>,
     },
 
@@ -107,7 +107,7 @@ pub enum Error {
     /// The server has removed the WAL that it should send.
     #[error("server no longer has the WAL at {:X}/{:X} of timeline {timeline}", position >> 32, position & 0xFFFF_FFFF)]
     WalRemoved {
-        /// Where WAL was wanted from.
+        /// The requested start of WAL.
         position: u64,
         /// The timeline.
         timeline: u32,
@@ -122,7 +122,7 @@ pub enum Error {
     /// The connection was established, then the system refused to go on.
     #[error("could not {action}")]
     Io {
-        /// What was tried: verb and object.
+        /// The attempted action: verb and object.
         action: &'static str,
         /// The system's error.
         source: io::Error,
@@ -131,7 +131,7 @@ pub enum Error {
     /// The server closed the connection, and gave no reason.
     #[error("server closed the connection unexpectedly")]
     Closed {
-        /// What the system said, if it was more than the end of the stream.
+        /// The system's error, unless the stream just ended.
         source: Option<io::Error>,
     },
 
@@ -142,9 +142,9 @@ pub enum Error {
     /// The server sent what the protocol does not allow.
     #[error("server broke the protocol: {finding}")]
     Protocol {
-        /// What was wrong.
+        /// The fault.
         finding: Cow<'static, str>,
-        /// What the decoder said.
+        /// The decoder's error.
         source: Option<io::Error>,
     },
 
@@ -162,7 +162,7 @@ pub enum Error {
     /// A string or a parameter cannot be sent.
     #[error("could not encode {what}")]
     Encode {
-        /// What could not be sent.
+        /// The part that could not be sent.
         what: &'static str,
         /// The reason.
         source: Box<dyn error::Error + Send + Sync>,
@@ -247,7 +247,7 @@ impl Error {
         }
     }
 
-    /// What to do about it, where there is something to do.
+    /// Returns advice, if there is any.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::PasswordRequired => "set PGPASSWORD, or add the server to the password file",
@@ -316,7 +316,7 @@ pub struct ErrorResponse {
     pub routine: Option<String>,
     /// The statement that failed. Not displayed, because statements can hold secrets.
     pub statement: Option<String>,
-    /// Where in the statement, in characters from 1.
+    /// The position in the statement, in characters from 1.
     pub position: Option<u32>,
 }
 
@@ -359,7 +359,7 @@ impl ErrorResponse {
 }
 
 impl ErrorResponse {
-    /// What to do about a connection that is refused.
+    /// Returns advice about a refused connection.
     fn own_hint(&self) -> Option<&'static str> {
         Some(match self.sqlstate.as_str() {
             "28P01" => "look at the user and the password: PGPASSWORD, or the file ~/.pgpass",

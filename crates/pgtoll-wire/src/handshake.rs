@@ -92,7 +92,7 @@ impl Connection {
     }
 }
 
-/// Who we are, and what we want. Not to be shown: options can hold secrets.
+/// The startup message. It must not be shown: options can hold secrets.
 pub(crate) struct Startup<'a> {
     pub(crate) user: &'a str,
     /// None for a session of physical replication.
@@ -239,7 +239,7 @@ fn unsupported(message: &Message) -> Error {
     Error::AuthenticationMethod { method: method.into() }
 }
 
-/// What the server tells of itself before its first readiness: process and settings.
+/// Waits for the server's process and settings, until it is ready.
 fn await_session(transport: &mut Transport) -> Result<(i32, i32, BTreeMap<String, String>), Error> {
     let mut key = None;
     let mut parameters = BTreeMap::new();

@@ -112,7 +112,7 @@ impl ClientListener {
         }
     }
 
-    /// Where it listens: of port 0, the port that the system chose.
+    /// Returns its address; for port 0 the port that the system chose.
     pub fn address(&self) -> &ListenAddress {
         &self.address
     }
@@ -170,7 +170,7 @@ impl Drop for ClientListener {
     }
 }
 
-/// Which of these can be read.
+/// Waits until one of these can be read.
 fn wait_for(sockets: &mut [BorrowedFd<'_>], timeout: PollTimeout) -> io::Result<Vec<bool>> {
     let mut waits: Vec<PollFd<'_>> =
         sockets.iter().map(|socket| PollFd::new(*socket, PollFlags::POLLIN)).collect();

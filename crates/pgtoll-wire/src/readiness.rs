@@ -11,7 +11,7 @@ pub enum Readiness {
     Ready,
     /// It runs, but is starting up, recovering or shutting down.
     NotYet {
-        /// What it says about that; nothing if it hung up.
+        /// Its message; `None` if it hung up.
         message: Option<String>,
     },
     /// No server listens at the endpoint.

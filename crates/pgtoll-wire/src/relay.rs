@@ -17,7 +17,7 @@ use crate::stream::Stream;
 #[derive(Debug)]
 pub struct RelayEnd {
     stream: Stream,
-    /// What the socket did not take yet, from `sent` on.
+    /// Bytes that the socket has not taken yet, from `sent` on.
     unsent: Vec<u8>,
     sent: usize,
     /// Nothing more comes from here.
@@ -26,7 +26,7 @@ pub struct RelayEnd {
     is_gone: bool,
 }
 
-/// Who is at the other end.
+/// Returns the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RelayPeer {
     /// A process on this machine, of the user with this number.
@@ -41,7 +41,7 @@ pub enum RelayPeer {
     },
 }
 
-/// What [`await_traffic`] found.
+/// The result of [`await_traffic`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RelayTraffic {
     /// The first end may have bytes, or its end.
@@ -76,7 +76,7 @@ impl RelayEnd {
         Self::over(Stream::Unix(socket))
     }
 
-    /// Who is at the other end.
+    /// Returns the peer.
     pub fn peer(&self) -> io::Result<RelayPeer> {
         match &self.stream {
             Stream::Unix(socket) => {
@@ -248,7 +248,7 @@ pub fn await_traffic(
     })
 }
 
-/// Of both ends and the interruption, whether something happened there.
+/// Polls both ends and the interruption.
 fn poll_ends(
     ends: [Option<&RelayEnd>; 2],
     wanted: [PollFlags; 2],

@@ -30,7 +30,7 @@ pub(crate) enum SslMode {
     VerifyFull,
 }
 
-/// What a connection string says about TLS.
+/// The TLS settings of a connection string.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TlsSettings {
     pub(crate) mode: SslMode,
@@ -65,7 +65,7 @@ pub(crate) struct ClientCertificate {
 }
 
 impl TlsSettings {
-    /// What `rustls` needs for a connection to this host.
+    /// Returns the configuration of `rustls` for a connection to this host.
     pub(crate) fn prepare(&self, host: &str) -> Result<Arc<ClientConfig>, Error> {
         let provider = Arc::new(ring::default_provider());
         let verifier = self.verifier(host, &provider)?;

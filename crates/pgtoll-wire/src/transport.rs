@@ -47,7 +47,7 @@ impl Transport {
         &self.stream
     }
 
-    /// Where to write the next messages, empty.
+    /// Returns the empty buffer for the next messages.
     pub(crate) fn outbox(&mut self) -> &mut BytesMut {
         self.outbox.clear();
         &mut self.outbox
@@ -169,7 +169,7 @@ impl Transport {
     }
 }
 
-/// What the server sent and nobody has read yet.
+/// Bytes from the server that were not read yet.
 ///
 /// A plain vector that stays initialized: reading into spare capacity would need either unsafe
 /// code or zeroing before each read.

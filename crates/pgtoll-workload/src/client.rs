@@ -25,19 +25,19 @@ pub struct Client {
     /// The program of each weight's last unit, as running totals.
     weights: Vec<u64>,
     variables: Variables,
-    /// What [`Client::reseed`] sets variables to.
+    /// The values that [`Client::reseed`] sets variables to.
     defined: Vec<(Slot, i64)>,
     seed_slot: Slot,
     /// For what scripts draw, and for nothing else: with the same seed they ask for the same rows,
     /// however transactions are chosen and timed.
     random: Pcg64,
-    /// Which script comes next, and when.
+    /// The generator of the order and times of scripts.
     order: Pcg64,
     notes: Vec<String>,
     latencies: Latencies,
 }
 
-/// What was done in a span of time.
+/// The work in a span of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tally {
     /// Transactions that were completed.
@@ -61,7 +61,7 @@ pub enum Until {
     Time(Duration),
 }
 
-/// What the clients of a crowd know of each other.
+/// The progress that the clients of a crowd share.
 #[derive(Debug)]
 pub(crate) struct SharedProgress {
     /// One of them has failed.
@@ -463,7 +463,7 @@ struct PreciseSleep {
 }
 
 impl PreciseSleep {
-    /// Where the kernel refuses, transactions begin a little later, and latencies say so.
+    /// Requests exact timers; without them transactions begin a little later, which latencies show.
     fn begin() -> Self {
         let slack_ns = prctl::get_timerslack().ok().and_then(|slack| u64::try_from(slack).ok());
         let _ = prctl::set_timerslack(1);

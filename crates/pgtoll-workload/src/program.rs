@@ -17,7 +17,7 @@ pub(crate) struct Program {
     pub(crate) steps: Vec<Step>,
 }
 
-/// Where a step is in its script's text.
+/// The line of a step in its script's text.
 #[derive(Clone, Debug)]
 pub(crate) struct ScriptLine {
     pub(crate) script: Arc<str>,
@@ -93,7 +93,7 @@ pub(crate) struct Execution {
     pub(crate) prepared: Option<PreparedStatement>,
     pub(crate) parameters: Vec<Slot>,
     pub(crate) capture: Option<Capture>,
-    /// Where the columns go; known when it is prepared.
+    /// The variables of the columns; known when it is prepared.
     pub(crate) columns: Vec<Slot>,
 }
 

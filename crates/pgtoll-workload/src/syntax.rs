@@ -1,6 +1,6 @@
 //! What names and white space are in scripts, and where one is wrong.
 
-/// What is wrong at a byte of a script's text.
+/// A mistake at a byte of a script's text.
 #[derive(Debug)]
 pub(crate) struct SyntaxError {
     pub(crate) at: usize,

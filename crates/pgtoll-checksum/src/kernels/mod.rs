@@ -24,7 +24,7 @@ use multiversion::target::match_target;
 
 use crate::definition::{self, BASE_OFFSETS, LANES, finish};
 
-/// What all kernels are: pages, bytes of each, the first one's block, where the checksums go.
+/// The type of all kernels: pages, bytes of each, the first one's block, the output.
 pub(crate) type Checksums = fn(&[u8], usize, u32, &mut [u16]);
 
 /// Bytes of a row: a word for each sum.
@@ -41,7 +41,7 @@ const BASE_ROW: Row = {
     }
     row
 };
-/// What counts of a page's first row: all but `pd_checksum`.
+/// The mask of a page's first row: all but `pd_checksum`.
 const FIRST_ROW_MASK: Row = {
     let mut row = [0xFF; ROW_BYTES];
     row[8] = 0;

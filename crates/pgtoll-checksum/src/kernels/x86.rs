@@ -222,7 +222,7 @@ pub(super) mod sse41 {
     }
 }
 
-/// What registers of four words have, whatever multiplies them.
+/// Operations on registers of four words that all multiplications share.
 pub(super) mod sse {
     use std::arch::x86_64::{
         __m128i, _mm_and_si128, _mm_cvtsi128_si32, _mm_set1_epi32, _mm_setr_epi32,

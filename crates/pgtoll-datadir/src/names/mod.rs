@@ -52,7 +52,7 @@ pub struct RelationName {
     pub of: Option<TableName>,
 }
 
-/// What a table is called, in the database in question.
+/// The name of a table, in the database in question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableName {
     /// Its schema; `None` where the name could not be read.
@@ -61,7 +61,7 @@ pub struct TableName {
     pub relation: String,
 }
 
-/// What could not be read where names were looked for; those that stood there are missing.
+/// The catalogs that could not be read: their names are missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unread {
     /// Pages of catalogs that are damaged, cut off, or that the system could not read.
@@ -161,7 +161,7 @@ impl Names {
         self.heap_blocks.get(&files).copied()
     }
 
-    /// What could not be read.
+    /// Returns the catalogs that could not be read.
     pub fn unread(&self) -> Unread {
         self.unread
     }

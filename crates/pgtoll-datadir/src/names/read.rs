@@ -205,7 +205,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Where a database's files are in a tablespace.
+    /// Returns the directory of a database's files in a tablespace.
     fn directory(&self, tablespace: u32, database: u32) -> PathBuf {
         let path = self.tablespace(tablespace);
         if database == 0 { path } else { path.join(database.to_string()) }
@@ -272,7 +272,7 @@ impl<'a> Reader<'a> {
 
 type ReadRow<T> = fn(&HeapTuple<'_>, &CatalogFacts) -> Option<T>;
 
-/// What a database's relations are called, in pieces.
+/// The pieces of the names of a database's relations.
 struct Relations<'a> {
     database: Option<Arc<str>>,
     schemas: HashMap<u32, Arc<str>>,

@@ -32,14 +32,14 @@ const RELATIONS: &str = "\
         ON parents.oid = coalesce(owner.relnamespace, indexed.relnamespace)
     WHERE pg_relation_filenode(c.oid) IS NOT NULL";
 
-/// What a server calls its relations.
+/// The names of a server's relations.
 #[derive(Clone, Debug)]
 pub struct ServerNames {
     /// The cluster's identifier.
     pub system_identifier: u64,
-    /// Of all databases that can be connected to.
+    /// The names of all databases that accept connections.
     pub names: Names,
-    /// What went wrong with the others.
+    /// The errors of the others.
     pub missing: Vec<String>,
 }
 

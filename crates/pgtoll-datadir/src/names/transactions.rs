@@ -32,7 +32,7 @@ impl TransactionFiles {
         }
     }
 
-    /// Where the first member of a multixact stands, as a number.
+    /// Returns the number of the first member of a multixact.
     fn first_member(&mut self, multixact: u32) -> Option<u64> {
         let in_page = self.block_bytes / self.offset_bytes;
         let page = self.offsets.page(u64::from(multixact) / in_page)?;

@@ -23,7 +23,7 @@ pub(super) fn judge_cpu(ratios: &[Interval]) -> Option<CostDecision> {
     ratios.iter().map(judge).max()
 }
 
-/// What follows from a ratio of WAL, which is counted, not estimated.
+/// Judges a ratio of WAL, which is counted, not estimated.
 pub(super) fn judge_wal(ratio: f64) -> CostDecision {
     CHECKSUMS_RULE.wal.judge(ratio - 1.0, ratio - 1.0)
 }

@@ -9,9 +9,9 @@ use crate::metrics::name;
 /// The comparisons of an arm in the metrics that answers are about.
 pub(crate) struct ArmFigures<'a> {
     pub(crate) arm: &'a Arm,
-    /// Of workloads of transactions.
+    /// Comparisons of workloads of transactions.
     pub(crate) transactions: Vec<&'a Comparison>,
-    /// Of single operations.
+    /// Comparisons of single operations.
     pub(crate) operations: Vec<&'a Comparison>,
 }
 
@@ -20,7 +20,7 @@ impl ArmFigures<'_> {
         self.transactions.iter().chain(&self.operations).copied()
     }
 
-    /// What it costs at most, on the log scale.
+    /// Returns its largest cost, on the log scale.
     fn harm(&self) -> f64 {
         self.all().filter(|item| item.verdict == Verdict::Costs).map(harm).fold(0.0, f64::max)
     }

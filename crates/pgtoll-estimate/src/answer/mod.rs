@@ -53,7 +53,7 @@ fn wal_ratio(ratio: f64) -> String {
     format!("WAL {} %", signed_percent(ratio, usize::from((ratio - 1.0).abs() < 0.0995)))
 }
 
-/// What a run's answer is made from.
+/// The figures that a run's answer is made from.
 struct Figures<'a> {
     header: &'a Header,
     comparisons: &'a [Comparison],

@@ -37,7 +37,7 @@ pub(crate) fn figure(comparison: &Comparison) -> String {
     }
 }
 
-/// What a number may be above a whole one by nothing but rounding.
+/// The largest error of rounding.
 const ROUNDING: f64 = 1e-9;
 
 /// What a comparison that covers zero promises: `at most 2.6 % more`, rounded up, so that no bound

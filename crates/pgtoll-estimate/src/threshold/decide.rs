@@ -5,7 +5,7 @@ use pgtoll_record::{Interval, MetricValue, RunResult, Workload};
 use super::{Figure, Limit, Relation, Threshold};
 use crate::figures::{signed_percent, three_digits};
 
-/// What can be said of a threshold under one workload.
+/// The decision about a threshold under one workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
     /// The threshold, the workload, the figure and the outcome, in a line.

@@ -14,7 +14,7 @@ use crate::metrics::{key, metrics};
 /// What must not be: `[WORKLOAD/]ARM.METRIC > NUMBER[%|UNIT]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Threshold {
-    /// Of which workload; `None`: of each that has this metric.
+    /// The name of the workload; `None`: each with this metric.
     workload: Option<String>,
     arm: String,
     figure: Figure,
@@ -46,7 +46,7 @@ enum Relation {
     AtLeast,
 }
 
-/// What a figure is compared with.
+/// The limit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Limit {
     /// Per cent of difference from the baseline.

@@ -112,7 +112,7 @@ fn limit(text: &str, figure: Figure) -> Result<Limit, (String, &'static str)> {
     }
 }
 
-/// What a number in this unit is multiplied by.
+/// Returns the factor of this unit.
 #[expect(clippy::cast_precision_loss, reason = "units are small powers")]
 fn factor(unit: &str, name: &str) -> Option<f64> {
     if name.contains("images_per_") {

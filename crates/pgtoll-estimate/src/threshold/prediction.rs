@@ -9,10 +9,10 @@ use super::parse::at_relation;
 use super::{Decision, Relation, ThresholdError, ThresholdOutcome};
 use crate::figures::{signed_percent, three_digits};
 
-/// What must not be predicted.
+/// A refused prediction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PredictionThreshold {
-    /// Of which setting; `None`: of each that was asked about.
+    /// The name of the setting; `None`: each that was requested.
     setting: Option<String>,
     figure: PredictedFigure,
     relation: Relation,
@@ -24,10 +24,10 @@ pub struct PredictionThreshold {
 /// A figure of a prediction, as a change from today.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PredictedFigure {
-    /// Of the CPU that the server uses.
+    /// The share of the CPU that the server uses.
     CpuShare,
     Cores,
-    /// Of today's WAL.
+    /// The share of today's WAL.
     WalShare,
     /// WAL, bytes a second.
     Wal,

@@ -10,7 +10,7 @@ use super::images::CensusCounts;
 /// A census, and how much of the cycle's evictions came before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PlacedCensus {
-    /// What it found.
+    /// Its counts.
     pub counts: CensusCounts,
     /// Evictions of the cycle before it: 0 (none) to 1 (all).
     pub place: f64,

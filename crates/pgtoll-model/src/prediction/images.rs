@@ -14,17 +14,17 @@ pub const IMAGE_RECORD_BYTES: f64 = 50.0;
 pub struct CensusCounts {
     /// Dirty buffers of the main fork and the free space map.
     pub dirty: u64,
-    /// Of these, in databases whose pages could be read.
+    /// The part in databases whose pages could be read.
     pub covered: u64,
     /// Pages that were looked at.
     pub sampled: u64,
-    /// Of these, permanent ones with an LSN before the redo point.
+    /// The part of permanent blocks with an LSN before the redo point.
     pub hint_only: u64,
     /// Pages that were looked at and are soon evicted (usage count 0 or 1).
     pub low: u64,
-    /// Of these, permanent ones with an LSN before the redo point.
+    /// The part of permanent blocks with an LSN before the redo point.
     pub low_hint_only: u64,
-    /// Of `low`, at most so many more: dirty since before a checkpoint that still runs, or again.
+    /// The uncertainty of `low`: blocks that are dirty since before a checkpoint that still runs, or again.
     pub low_unsure: u64,
     /// Seconds from the cycle's begin to the census.
     pub age_s: f64,
@@ -79,14 +79,14 @@ impl CensusCounts {
     }
 }
 
-/// What is known without a census.
+/// The counts that are known without a census.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StatementCounts {
     /// Pages that SELECTs dirtied beyond their images (estimator E1'); `None`: not known.
     pub select_dirtied: Option<u64>,
     /// Blocks written by all.
     pub written: u64,
-    /// Of these, evicted.
+    /// The evicted part.
     pub evicted: u64,
     /// Full-page images that were logged, at least, each of another page that was written.
     pub images: u64,

@@ -17,7 +17,7 @@ pub struct HintlessCycle {
     pub freeze_bytes: u64,
 }
 
-/// What hints take, as shares of the WAL with them.
+/// The shares of hints in the WAL with them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HintSaving {
     /// The change without hints, of all bytes: not positive.

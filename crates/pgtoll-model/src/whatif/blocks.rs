@@ -64,7 +64,7 @@ impl Blocks {
         &mut self.groups[place as usize - 1][within as usize]
     }
 
-    /// What is kept of a block, if there is anything.
+    /// Returns the state of a block, if one is kept.
     pub(crate) fn get(&self, key: BlockKey) -> Option<&BlockState> {
         let group = key.block / SIDE_BY_SIDE;
         let within = key.block % SIDE_BY_SIDE;

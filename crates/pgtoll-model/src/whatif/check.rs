@@ -5,7 +5,7 @@
 pub struct Check {
     /// References that may need an image.
     pub references: u64,
-    /// Of these the ones with an image in the source.
+    /// The part with an image in the source.
     pub images: u64,
     /// They should have one, and have none.
     pub absent: u64,

@@ -15,7 +15,7 @@ pub(super) struct Gains {
     all: u64,
     /// The most that one may have gained.
     most: u32,
-    /// Of the record that is being added.
+    /// The needs of the record that is being added.
     lengths: Vec<i32>,
 }
 

@@ -41,7 +41,7 @@ pub use settings::{ImageCompression, ImageLengths, Schedule, Settings, WhatIfOut
 use simulations::{Always, Need, Simulations, Variable};
 pub use space::{Geometry, checkpoint_segments, max_wal_size_for};
 
-/// What a record's reference to a block is about.
+/// The rule for a record's reference to a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// It needs an image after a checkpoint.
@@ -92,7 +92,7 @@ pub struct WhatIf {
     check: SelfCheck,
     cycle: CycleCounts,
     is_begun: bool,
-    /// Of the record that is being added.
+    /// The needs of the record that is being added.
     needs: Vec<Need>,
 }
 

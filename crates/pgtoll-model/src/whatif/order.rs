@@ -10,7 +10,7 @@ use crate::whatif::blocks::{Blocks, Epoch};
 /// The place of a fork: its tablespace, its relation's file, and the fork's number.
 pub type ForkPlace = [u32; 3];
 
-/// Where a block comes in the order.
+/// The place of a block in the order.
 type OrderSlot = (ForkPlace, u32);
 
 /// The blocks that are in the sample, and where.

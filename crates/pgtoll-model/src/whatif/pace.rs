@@ -50,7 +50,7 @@ impl SourcePace {
     }
 }
 
-/// What was seen comes again in the same order.
+/// Repeats the observed values in the same order.
 #[expect(clippy::cast_possible_truncation, reason = "what is less than a length")]
 fn nth<T: Copy>(seen: &[T], number: u64) -> Option<T> {
     seen.get(number.checked_rem(seen.len() as u64)? as usize).copied()

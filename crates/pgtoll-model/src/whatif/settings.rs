@@ -49,7 +49,7 @@ pub type ImageLengths = [u16; ImageCompression::COUNT];
 /// When checkpoints begin.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Schedule {
-    /// Where they began in the source.
+    /// Cycles begin where they began in the source.
     Source,
     /// As the server's settings say, and where the source's were forced.
     Rule {
@@ -62,7 +62,7 @@ pub enum Schedule {
     },
 }
 
-/// What WAL would be made under.
+/// The settings under which WAL would be written.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
     /// When checkpoints begin.

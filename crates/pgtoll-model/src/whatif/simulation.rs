@@ -173,7 +173,7 @@ impl CheckpointSimulation {
         self.waited
     }
 
-    /// Where the source's next checkpoint was asked for, and whether it is past that by a segment.
+    /// Returns the position at which the source's next checkpoint was requested, and whether it is past that by a segment.
     pub(super) fn source_asked(&self) -> (bool, bool) {
         let segments = self.pace_bytes / self.usable;
         let requested =
@@ -307,7 +307,7 @@ impl CheckpointSimulation {
     }
 }
 
-/// Of the source's own schedule: nobody said another.
+/// The default `checkpoint_completion_target`.
 const DEFAULT_TARGET: f64 = 0.9;
 
 #[cfg(test)]

@@ -54,7 +54,7 @@ pub(super) struct Simulations {
     own_bytes: u64,
 }
 
-/// Which simulation follows the source's own redo points.
+/// The simulation that follows the source's own redo points.
 #[derive(Clone, Copy, Debug)]
 struct Source {
     place: usize,
@@ -85,11 +85,11 @@ pub(super) struct Variable<'a> {
 /// A reference that some settings may need an image for.
 #[derive(Clone, Debug)]
 pub(super) struct Need {
-    /// Where the block's LSN was set last, and the same where hints are not logged.
+    /// The epoch in which the block's LSN was set last.
     pub(super) touched: Epoch,
     pub(super) changed: Epoch,
     pub(super) only_with_hints: bool,
-    /// Of a hint: how far a checkpoint has come at most until the page was written.
+    /// For a hint: the largest progress of a checkpoint until the page was written.
     pub(super) written_at: Option<f64>,
     /// Simulations that did not log the hint before.
     pub(super) unlogged: SettingSet,
@@ -503,7 +503,7 @@ impl Simulations {
     }
 }
 
-/// Where those begin and end that differ in nothing but their schedule.
+/// Returns the ranges of simulations that differ in their schedule only.
 fn classes<'a>(in_order: impl Iterator<Item = &'a Settings>) -> Vec<Class> {
     let mut classes: Vec<Class> = Vec::new();
     for (place, settings) in in_order.enumerate() {

@@ -38,7 +38,7 @@ impl Geometry {
         segment * self.usable() + used
     }
 
-    /// Where a record ends that was written up to this position.
+    /// Returns the end of a record that was written up to this position.
     pub(crate) fn end(self, position: u64) -> Lsn {
         let segment = position / self.usable();
         let used = position % self.usable();

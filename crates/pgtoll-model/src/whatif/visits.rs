@@ -48,7 +48,7 @@ struct ForkVisits {
     is_started: bool,
 }
 
-/// What there was of a block before a record.
+/// The state of a block before a record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Past {
     /// Nothing.

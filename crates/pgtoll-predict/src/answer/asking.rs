@@ -26,7 +26,7 @@ pub(super) struct Asking<'a> {
     pub(super) wal: Option<&'a WatchedWal>,
 }
 
-/// What changes with hints.
+/// The change with hints.
 enum HintChange {
     /// Their images come on top.
     Added,
@@ -162,7 +162,7 @@ impl Asking<'_> {
         }
     }
 
-    /// What the WAL comes to when it is replayed with the value that is asked about.
+    /// Returns the WAL when it is replayed with the requested value.
     fn replayed(&self, digest: &WatchDigest) -> Option<PredictedWal> {
         let read = self.wal.filter(|_| digest.settings.full_page_writes)?;
         let change = whatif::changed(digest, read, self.question.value)?;
@@ -307,7 +307,7 @@ fn whole(bytes: f64) -> u64 {
     bytes.max(0.0) as u64
 }
 
-/// Who verifies pages that are read.
+/// Returns the process that verifies pages that are read.
 fn payer(server: &WatchedServer) -> String {
     match server.settings.get("io_method").map(String::as_str) {
         Some("worker") => {

@@ -111,7 +111,7 @@ fn blind(windows: &[WatchWindow], wal: &WatchedWal, image_bytes: Bounded) -> Opt
     })
 }
 
-/// What is in the WAL, and what would be without hints.
+/// The WAL with hints, and without.
 #[derive(Default)]
 struct WrittenTruth {
     bytes: f64,

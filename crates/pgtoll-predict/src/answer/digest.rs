@@ -80,7 +80,7 @@ impl HintImages {
     }
 }
 
-/// What was seen, put together.
+/// The digest of a watch.
 #[derive(Clone, Debug)]
 pub(super) struct WatchDigest {
     pub(super) settings: SeenSettings,
@@ -107,7 +107,7 @@ pub(super) const MODEL_ERROR: f64 = 0.1;
 pub(super) const UNLIKE_CYCLES: f64 = 0.3;
 /// A first census in this part of a cycle has seen its beginning.
 const EARLY: f64 = 0.4;
-/// Of today's WAL: below this the trial's estimates and truths have nothing to do with each other.
+/// The floor, as a share of today's WAL: below it the trial's estimates and truths are unrelated.
 /// There was up to 0.7 % that no census finds: images of hints that a later record does without.
 pub(super) const FLOOR: Bounded = Bounded { estimate: 0.0, lower: -0.005, upper: 0.008 };
 
@@ -151,7 +151,7 @@ impl WatchDigest {
         Some(digest)
     }
 
-    /// Of a server that does something: what an idle one takes is mostly the watching.
+    /// Returns the CPU of a busy server: on an idle one it is mostly the watch.
     pub(super) fn busy_cores(&self) -> Option<f64> {
         self.rates.busy_cores.filter(|busy| *busy > IDLE_CORES)
     }

@@ -34,7 +34,7 @@ pub(crate) use crate::answer::digest::SeenSettings;
 pub struct Watched {
     /// Its path.
     pub server: WatchedServer,
-    /// What was seen of it.
+    /// The observation of the server.
     pub watch: ServerWatch,
     /// CPU for a page there.
     pub page_costs: PageCosts,

@@ -14,7 +14,7 @@ fn cycles(watch: &ServerWatch) -> usize {
     watch.windows.iter().filter(|window| window.is_cycle).count()
 }
 
-/// Where reading WAL was disturbed.
+/// Returns notes on disturbed reading of WAL.
 fn reading_notes(wal: &WatchedWal, watched: usize) -> Vec<String> {
     let read = wal.cycles.len();
     let resumed = (wal.resumed > 0).then(|| {

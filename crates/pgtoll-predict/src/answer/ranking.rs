@@ -14,7 +14,7 @@ use crate::answer::digest::{WatchDigest, evicted, float};
 use crate::question::{AskedValue, SettingQuestion};
 use crate::{bounded, interval};
 
-/// What is ranked.
+/// The costs that are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RankedCosts {
     /// Pages are verified and summed.

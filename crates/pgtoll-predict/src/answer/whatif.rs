@@ -10,7 +10,7 @@ use crate::answer::digest::{UNLIKE_CYCLES, WatchDigest, between_windows, float, 
 use crate::interval;
 use crate::question::AskedValue;
 
-/// What a server that no longer logs hints saves.
+/// The saving of a server that no longer logs hints.
 pub(super) struct GoneHints {
     pub(super) wal: PredictedWal,
     /// Images a second: negative.
@@ -82,7 +82,7 @@ fn by_volume(saving: HintSaving, digest: &WatchDigest, wal: &WatchedWal) -> Hint
     HintSaving { share, ..saving }
 }
 
-/// Of WAL without a whole cycle: between nothing and all images.
+/// Returns the range for WAL without a whole cycle: between no image and all.
 fn of_a_part(wal: &WatchedWal) -> Option<HintSaving> {
     let is_off =
         |row: &&WhatIfRow| row.hints != wal.today.hints && row.max_wal_size_bytes.is_none();

@@ -71,7 +71,7 @@ pub fn watch_with_wal(
 struct PassedOn<'a> {
     asked: &'a WalQuestion,
     interim: &'a Interim<ReadWal>,
-    /// What came last.
+    /// The last result.
     read: Option<WatchedWal>,
 }
 
@@ -102,7 +102,7 @@ impl PassedOn<'_> {
     }
 }
 
-/// Where the server's WAL ends now; `None` where that cannot be asked, or nobody wants to wait.
+/// Returns the present end of the server's WAL; `None` if it cannot be queried, or the wait was interrupted.
 fn end_of_wal(dsn: &Dsn, interrupt: &Interrupt) -> Option<pgtoll_format::Lsn> {
     if interrupt.signal().is_some() {
         return None;

@@ -12,7 +12,7 @@ use pgtoll_wal::{Compressing, Question};
 
 use crate::question::{AskedValue, SettingQuestion};
 
-/// What is asked of a server's WAL.
+/// The question about a server's WAL.
 #[derive(Clone, Debug)]
 pub(crate) struct WalQuestion {
     pub(crate) settings: SourceSettings,

@@ -72,11 +72,11 @@ impl Drop for StopsWhenDropped<'_> {
 pub(crate) struct WalReader<'a> {
     pub(crate) dsn: &'a Dsn,
     pub(crate) asked: &'a WalQuestion,
-    /// Of the server, if it runs on this machine.
+    /// The process of the server, if it runs on this machine.
     pub(crate) postmaster: Option<i32>,
     pub(crate) stop: &'a Stop,
     pub(crate) interrupt: &'a Interrupt,
-    /// Where what was read until now is left when it is asked for.
+    /// The place for interim results.
     pub(crate) interim: &'a Interim<ReadWal>,
 }
 
@@ -141,7 +141,7 @@ impl<'a> WalReader<'a> {
     }
 }
 
-/// What the server says to a role that may not stream.
+/// Returns the refusal of a role that may not stream.
 fn refusal(error: ServerError, remedy: String) -> PredictError {
     match &error {
         ServerError::Replication(source)
@@ -163,7 +163,7 @@ struct ReadingWatch<'a> {
     began: Instant,
     postmaster: Option<i32>,
     sender: Option<(i32, LocalSession)>,
-    /// Of the sender, and of those before it.
+    /// The CPU time of the sender, and of those before it.
     cpu_ns: Option<u64>,
     earlier_cpu_ns: u64,
     cpu_read: Option<Instant>,

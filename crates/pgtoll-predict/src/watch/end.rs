@@ -52,7 +52,7 @@ impl Watcher {
         self.watch
     }
 
-    /// Where buffers are so many that the watch was too short for a census.
+    /// Notes a census that the watch was too short for.
     fn note_unaffordable_census(&mut self) {
         let Some(taker) = self.taker.as_ref().filter(|_| !self.may_count()) else { return };
         if self.census_costs_s > 0.0 {

@@ -43,7 +43,7 @@ pub struct WatchPlan {
 pub struct WatchProgress<'a> {
     /// Until now.
     pub elapsed: Duration,
-    /// What was seen until now: windows are added as they end.
+    /// The observation so far: windows are added as they end.
     pub watch: &'a ServerWatch,
     /// The server that is watched.
     pub server: &'a WatchedServer,
@@ -103,7 +103,7 @@ pub fn watch(
 
 const PAUSE: Duration = Duration::from_millis(500);
 const GENTLE_PAUSE: Duration = Duration::from_secs(5);
-/// Where cycles last only seconds, and where they last minutes.
+/// The pause with cycles of seconds.
 const SHORT_PAUSE_S: f64 = 0.1;
 const LONG_PAUSE_S: f64 = 1.0;
 /// Looks in a cycle of minutes, so that its ends are known to an eightieth of it.
@@ -127,7 +127,7 @@ struct Watcher {
     /// How long the last checkpoint cycle was that was seen whole.
     cycle_s: Option<f64>,
     last_look: Option<Glimpse>,
-    /// Where WAL ended at the look before.
+    /// The end of WAL at the look before.
     insert_before: Lsn,
     /// When the last checkpoint was due that was skipped, by the server's clock.
     skipped_s: f64,
@@ -136,7 +136,7 @@ struct Watcher {
     cpu: Option<ClusterCpu>,
     window: Option<OpenWindow>,
     watch: ServerWatch,
-    /// Of sessions that are closed.
+    /// The cost of closed sessions.
     cost: SessionCost,
     began: Instant,
     settings: SeenSettings,
@@ -310,7 +310,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// Of a checkpoint that has completed.
+    /// Counts the marks of a completed checkpoint.
     fn count_marks(
         &mut self,
         followed: Option<FollowedPages>,

@@ -25,7 +25,7 @@ pub(super) struct OpenWindow {
     pub(super) evicted_before: u64,
     /// Blocks that were dirty when its checkpoint began, if that was seen.
     pub(super) dirty_before: Option<u64>,
-    /// Of these, what VACUUM marked meanwhile.
+    /// The part that VACUUM marked meanwhile.
     pub(super) marks: Option<CarriedMarks>,
 }
 

@@ -82,7 +82,7 @@ pub enum FleetBenchPlace {
 /// A backup that `pgtoll verify` verified.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FleetBenchRead {
-    /// What it is to show.
+    /// Its case.
     pub case: FleetBenchCase,
     /// Counted from 1.
     pub repetition: u32,
@@ -109,7 +109,7 @@ pub struct FleetBenchRead {
 /// Backups that `pgtoll fleet plan` listed and shared out. Their objects have lengths and no content.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FleetBenchPlan {
-    /// What it is to show.
+    /// Its case.
     pub case: FleetBenchCase,
     /// How long each of the server's answers took at least, in milliseconds.
     pub delay_ms: u64,

@@ -17,7 +17,7 @@ pub enum PredictionTrialLine {
     Header(Box<PredictionTrialHeader>),
     /// A run of a workload.
     Run(Box<PredictionTrialRun>),
-    /// What `pgtoll predict` printed about a server while it ran a workload.
+    /// The answer of `pgtoll predict` about a server under a workload.
     Answer(Box<PredictionTrialAnswer>),
 }
 
@@ -119,7 +119,7 @@ pub struct PredictionTrialCensus {
     pub low_hint_only: u64,
 }
 
-/// What `pgtoll predict` printed about a server while it ran a workload.
+/// The answer of `pgtoll predict` about a server under a workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PredictionTrialAnswer {
     /// The server's version.

@@ -53,7 +53,7 @@ pub enum ReplayPaceCase {
 /// One replay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReplayPaceRun {
-    /// What it is to show.
+    /// Its case.
     pub case: ReplayPaceCase,
     /// How clients asked, and statements are replayed: pgbench's `-M` (`simple`, `prepared`).
     pub protocol: String,

@@ -65,7 +65,7 @@ impl<'a> RollingRun<'a> {
         Ok(Self { sites, options, journal, interrupt, dialogue, file, record, began })
     }
 
-    /// What would be done. Nothing is changed.
+    /// Returns the plan. Nothing is changed.
     pub fn dry_run(mut self) -> Result<RollingRecord, RollingError> {
         self.plan()?;
         self.record.outcome = RollingOutcome::DryRun;
@@ -141,7 +141,7 @@ impl<'a> RollingRun<'a> {
         Ok(())
     }
 
-    /// Of two nodes one is alone while the other one is down.
+    /// Returns the seconds during which one of two nodes is alone.
     fn alone_seconds(&self, wanted: &[String]) -> Option<(f64, f64)> {
         (self.sites.len() == 2).then(|| {
             let of_wanted = self.record.nodes.iter().filter(|node| wanted.contains(&node.name));
@@ -356,7 +356,7 @@ impl<'a> RollingRun<'a> {
         (self.record, outcome.err())
     }
 
-    /// What the user has to do now.
+    /// Adds the next steps for the user.
     fn add_next_steps(&mut self, is_ok: bool) {
         if !is_ok {
             self.record.next.push("--resume continues; --abort ends the run cleanly".to_owned());

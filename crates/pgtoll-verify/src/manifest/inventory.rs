@@ -105,7 +105,7 @@ impl Inventory {
     }
 }
 
-/// What could not be looked at.
+/// Notes an unreadable directory.
 type Unlisted = Vec<(PathBuf, io::Error)>;
 
 /// A tablespace has a directory for the version, one for each database, and files in it.

@@ -14,7 +14,7 @@ use nix::unistd::geteuid;
 pub struct Environment {
     /// Variables by name. Those that libpq knows are used (`PGHOST` and so on).
     pub variables: BTreeMap<String, String>,
-    /// Where `.pgpass`, `.pg_service.conf` and `.postgresql` are.
+    /// The directory of `.pgpass`, `.pg_service.conf` and `.postgresql`.
     pub home: Option<PathBuf>,
     /// The system's name of the user, which is the default role.
     pub user: Option<String>,

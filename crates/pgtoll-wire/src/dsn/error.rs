@@ -14,7 +14,7 @@ pub enum DsnError {
         keyword: String,
     },
 
-    /// What stands after a password, or is no word at all, may be a part of a secret.
+    /// The text is after a password, or not a word: it may be a part of a secret.
     #[error("unknown keyword at character {place}; it is not shown, since it may be a secret")]
     UnknownWord {
         /// The start of the word, from 1.
@@ -33,7 +33,7 @@ pub enum DsnError {
     Value {
         /// The keyword.
         keyword: &'static str,
-        /// What can be given. What was given may be a piece of a password that `/` or `@` cut off.
+        /// The accepted values. The given one may be a piece of a password that `/` or `@` cut off.
         expected: String,
     },
 
@@ -102,7 +102,7 @@ pub enum DsnError {
 }
 
 impl DsnError {
-    /// What to do about it, where there is something to do.
+    /// Returns advice, if there is any.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::UnknownWord { .. } | Self::MissingEquals { .. } => {

@@ -44,7 +44,7 @@ pub(super) fn service(
     Err(DsnError::UnknownService { name: name.to_owned() })
 }
 
-/// Where Debian's libpq looks. There is no way to learn what another one was built with.
+/// The system configuration of Debian's libpq. Other builds do not show theirs.
 const SYSTEM_CONFIGURATION: &str = "/etc/postgresql-common";
 
 /// The lines of one section, or the number of a line that is none.
@@ -75,7 +75,7 @@ fn section(text: &str, name: &str) -> Result<Option<Vec<(String, String)>>, usiz
     Ok(found)
 }
 
-/// What a file of passwords says.
+/// The result of a lookup in a file of passwords.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Looked {
     Found(String),

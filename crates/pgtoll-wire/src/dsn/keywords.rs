@@ -1,6 +1,6 @@
 //! The words of a connection string, as of libpq 18, and what becomes of each here.
 
-/// What becomes of a keyword's value.
+/// The use of a keyword's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Use {
     /// It does what libpq's documentation says.

@@ -436,7 +436,7 @@ impl FromStr for Dsn {
     }
 }
 
-/// What a connection is for.
+/// The kind of session of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Session {
     Sql,
@@ -462,7 +462,7 @@ impl Host {
         self.address.is_none() && self.name.starts_with(['/', '@'])
     }
 
-    /// What a certificate must name.
+    /// Returns the name that a certificate must have.
     fn name(&self) -> &str {
         match &self.address {
             Some(address) if self.name.is_empty() => address,
@@ -486,7 +486,7 @@ impl Host {
 /// A server on this machine answers sooner.
 const FOUND_SOCKET_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where servers' sockets are by default: with the distributions' packages, and without.
+/// The default socket directories: of distributions' packages, and of builds from source.
 const SOCKET_DIRECTORIES: [&str; 2] = ["/var/run/postgresql", "/tmp"];
 
 impl Target {

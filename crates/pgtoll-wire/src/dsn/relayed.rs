@@ -36,7 +36,7 @@ impl Dsn {
         }
     }
 
-    /// Which kind of session is asked for: `any` if nothing was said.
+    /// Returns the requested kind of session: `any` by default.
     pub fn target_session_attrs(&self) -> &'static str {
         if self.target == Target::Any { "any" } else { self.target.name() }
     }

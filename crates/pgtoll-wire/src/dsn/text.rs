@@ -74,7 +74,7 @@ fn read_value(text: &str) -> Option<(String, &str)> {
     (!quoted).then_some((value, ""))
 }
 
-/// What C's `isspace` takes for white space.
+/// Returns whether C's `isspace` takes it for white space.
 fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\x0b' | '\x0c' | '\r')
 }

@@ -16,7 +16,7 @@ use crate::tls::{ClientCertificate, Roots, SslMode, TlsSettings};
 pub(super) struct Values(BTreeMap<&'static str, String>);
 
 impl Values {
-    /// What the text says, then what the service says, then the environment.
+    /// Collects values from the text, then the service, then the environment.
     pub(super) fn collect(text: &str, environment: &Environment) -> Result<Self, DsnError> {
         let mut values = Self::default();
         for (name, value) in text::read(text)? {

@@ -24,7 +24,7 @@ pub struct ReplicationConnection {
     connection: Connection,
 }
 
-/// What `IDENTIFY_SYSTEM` says.
+/// The answer to `IDENTIFY_SYSTEM`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SystemIdentity {
     /// The number that `initdb` gave to the cluster, and that all copies of it share.
@@ -40,7 +40,7 @@ pub struct SystemIdentity {
 pub struct TimelineHistory {
     /// The file's name, `0000000N.history`.
     pub file_name: String,
-    /// What is in it.
+    /// Its content.
     pub content: Vec<u8>,
 }
 
@@ -65,7 +65,7 @@ impl ReplicationConnection {
         self.connection.parameter("server_version")
     }
 
-    /// Which cluster the server has, and where it is in it.
+    /// Returns the server's cluster and its position.
     pub fn identify_system(&mut self) -> Result<SystemIdentity, Error> {
         let row = self.connection.query_one("IDENTIFY_SYSTEM")?;
         let position = row.text("xlogpos")?;
@@ -167,7 +167,7 @@ enum State {
     Failed,
 }
 
-/// What a server sends while it streams.
+/// A message of a streaming server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WalMessage<'a> {
     /// A piece of WAL, which follows the one before without a gap.

@@ -5,12 +5,12 @@ use rand_pcg::Pcg64;
 use super::{EvaluationError, Expression, Function, Scalar, Slot, Variables};
 use crate::random;
 
-/// What an expression's value depends on.
+/// The context of an expression's value.
 #[derive(Debug)]
 pub(crate) struct Context<'a> {
     pub(crate) variables: &'a Variables,
     pub(crate) random: &'a mut Pcg64,
-    /// What `debug` says.
+    /// The output of `debug`.
     pub(crate) notes: &'a mut Vec<String>,
 }
 

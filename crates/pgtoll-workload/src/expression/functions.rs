@@ -1,6 +1,6 @@
 //! What expressions can call, operators included.
 
-/// What an expression calls. `>` and `>=` are their mirror images, `-x` is `0 - x`.
+/// A function of expressions. `>` and `>=` are their mirror images, `-x` is `0 - x`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Function {
     Or,
@@ -65,7 +65,7 @@ impl Named {
 /// pgbench's limit as well.
 pub(crate) const ARGUMENTS_MAX: usize = 16;
 
-/// Of several names for a function the first one is printed.
+/// The names of functions; the first one is printed.
 const NAMED: [Named; 21] = [
     named("abs", Function::Abs, (1, 1)),
     named("debug", Function::Debug, (1, 1)),

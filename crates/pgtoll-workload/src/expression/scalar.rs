@@ -32,7 +32,7 @@ impl Scalar {
         }
     }
 
-    /// What pgbench makes of a query's value when an expression uses it. `None`: nothing.
+    /// Parses a query's value as pgbench does in expressions. `None`: it has no value.
     pub(crate) fn from_text(text: &str) -> Option<Self> {
         let is = |word: &str| text.eq_ignore_ascii_case(word);
         let begins = |word: &str| word.get(..text.len()).is_some_and(is);

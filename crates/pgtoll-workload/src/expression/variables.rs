@@ -13,7 +13,7 @@ pub(crate) struct Slot(usize);
 pub(crate) enum Value {
     Unset,
     Scalar(Scalar),
-    /// What a query returned.
+    /// A text that a query returned.
     Text(String),
 }
 

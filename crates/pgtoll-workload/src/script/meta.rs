@@ -6,14 +6,14 @@ use super::{Action, Amount, Capture};
 use crate::expression;
 use crate::syntax::{SyntaxError, is_name, is_name_byte, space};
 
-/// What a meta command is.
+/// The kind of a meta command.
 pub(super) enum Meta {
     Action(Action),
-    /// Of the statement before.
+    /// Captures the result of the statement before.
     Capture(Capture),
 }
 
-/// Where the command ends that begins at `at`: with its line, unless that is continued.
+/// Returns the end of the command at `at`: the end of its line, unless that is continued.
 pub(super) fn end(text: &str, at: usize) -> usize {
     let mut from = at;
     while let Some(newline) = text[from..].find('\n').map(|found| from + found) {

@@ -40,7 +40,7 @@ pub(crate) struct Command {
     pub(crate) action: Action,
 }
 
-/// What a command does.
+/// The action of a command.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Action {
     Execute(Statement),
@@ -66,7 +66,7 @@ pub(crate) struct Statement {
 /// That a statement's result goes to variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Capture {
-    /// What stands before the columns' names.
+    /// The prefix of the columns' names.
     pub(crate) prefix: String,
     /// `\gset`: there must be one row. `\aset` takes the last one, if any.
     pub(crate) exactly_one: bool,
@@ -92,7 +92,7 @@ impl Script {
         Self::read(name, text, true).ok()
     }
 
-    /// What it is called in messages.
+    /// Returns its name in messages.
     pub fn name(&self) -> &str {
         &self.0.name
     }
@@ -165,7 +165,7 @@ pub struct ScriptError {
     pub line: usize,
     /// In characters, from 1.
     pub column: usize,
-    /// What is wrong there.
+    /// The message about the mistake.
     pub message: String,
 }
 

@@ -17,7 +17,7 @@ use crate::mistakes::Usage;
 pub(super) struct Today {
     pub(super) known: KnownSettings,
     by: Vec<String>,
-    /// What could not be read.
+    /// Returns the catalogs that could not be read.
     pub(super) notes: Vec<String>,
 }
 
