@@ -61,7 +61,7 @@ pub struct DamagePlan {
     pub length: u64,
     /// Bytes of the file after; `None`: it is gone.
     pub length_after: Option<u64>,
-    /// Where bytes were changed or cut off.
+    /// The changed or cut bytes.
     pub changes: Vec<ByteChange>,
     /// The file as a whole, moved beside itself, where it is gone.
     pub moved_to: Option<PathBuf>,
@@ -444,7 +444,7 @@ enum FileState {
 /// The bytes that a disk writes atomically.
 const SECTOR_BYTES: u64 = 512;
 
-/// Where a file is moved that is to be missing.
+/// Returns the place to which a file is moved that shall be missing.
 fn moved(file: &Path) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(".pgtoll-moved");

@@ -36,7 +36,7 @@ pub(crate) struct CopiedWal {
     pub(crate) defect: Option<String>,
     /// The start of the first record.
     pub(crate) from: Option<Lsn>,
-    /// Where the last record ends that was read.
+    /// The end of the last record that was read.
     pub(crate) to: Option<Lsn>,
     /// The end of the backup, as its WAL says.
     pub(crate) backup_end: Option<Lsn>,

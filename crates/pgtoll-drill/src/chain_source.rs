@@ -51,7 +51,7 @@ impl DrillSource {
     }
 }
 
-/// What stands between the backups of a chain that do not fit: a sentence each, for people.
+/// Returns the misfits between the backups of a chain, a sentence each.
 pub(crate) fn misfits(members: &[DrillSource]) -> Vec<String> {
     let mut misfits = Vec::new();
     let path = |source: &DrillSource| source.path.display().to_string();

@@ -187,7 +187,7 @@ struct SegmentsAtHand {
 }
 
 impl SegmentsAtHand {
-    /// Of two files for the same place the last one is taken: the backup's own.
+    /// Lists files; of two for the same place it takes the last one: the backup's own.
     fn list(named: &[PathBuf], source: &DrillSource) -> Result<Self, WalReadError> {
         let mut at_hand = Self { places: named.to_vec(), segments: Vec::new(), unreadable: None };
         for path in named {

@@ -5,7 +5,7 @@ use pgtoll_wal::WalBound;
 
 use crate::target::DrillTarget;
 
-/// Where the server gets WAL from, and how far it recovers. `None`: it starts as one that was shut down.
+/// The source of WAL and the target of recovery. `None`: no recovery.
 pub(crate) type RecoveryTarget = Option<DrillTarget>;
 
 /// The whole `postgresql.conf`. Of the cluster's own nothing is taken over but what recovery demands

@@ -52,7 +52,7 @@ impl CopyLayout {
         Ok(layout)
     }
 
-    /// Of what is unpacked: nothing is copied.
+    /// Makes the layout of unpacked tars: nothing is copied.
     pub(crate) fn of_tars(survey: &TarSurvey) -> Self {
         let pick = |oid| {
             let tar = survey.files.tablespaces.get(&oid);
@@ -65,7 +65,7 @@ impl CopyLayout {
         }
     }
 
-    /// Of what is unpacked of a repository: nothing is copied.
+    /// Makes the layout of an unpacked repository: nothing is copied.
     pub(crate) fn of_repository(backup: &Path, survey: &RepositorySurvey) -> Self {
         let there = survey.tablespaces.iter().map(|oid| {
             let path = backup.join("pg_tblspc").join(oid.to_string());
@@ -76,7 +76,7 @@ impl CopyLayout {
         Self { tablespaces: there.chain(missing).collect(), bytes: survey.bytes, ..Self::default() }
     }
 
-    /// Of what is combined: nothing is copied, and some bytes are unpacked before.
+    /// Makes the layout of a combined chain: nothing is copied, and some bytes are unpacked before.
     pub(crate) fn of_chain(
         tablespaces: Vec<DrilledTablespace>,
         bytes: u64,
@@ -199,7 +199,7 @@ impl CopyLayout {
     }
 }
 
-/// What `tablespace_map` lists, which a server would link where the cluster had it.
+/// Returns the tablespaces of `tablespace_map`, which a server would link at their old places.
 fn mapped_tablespaces(backup: &Path) -> Result<BTreeSet<u32>, DrillError> {
     let path = backup.join("tablespace_map");
     match pgtoll_system::read(&path, MAP_BYTES_MAX) {
@@ -238,7 +238,7 @@ pub(crate) const MADE_EMPTY: [&str; 11] = [
     "pg_wal/archive_status",
 ];
 
-/// What says how the cluster was run: its configuration, its place, its role; and logs.
+/// Files about the operation of the cluster, which are left out: configuration, place, role, logs.
 pub(crate) const LEFT_OUT: [&str; 16] = [
     "backup_label.old",
     "backup_manifest",

@@ -15,7 +15,7 @@ use crate::DrillError;
 /// How pages are verified.
 pub(crate) struct PageChecks<'a> {
     pub(crate) jobs: NonZeroUsize,
-    /// Where WAL is that says which torn pages recovery replaces.
+    /// The places of WAL that shows which torn pages recovery replaces.
     pub(crate) wal: Vec<PathBuf>,
     pub(crate) provenance: &'a Provenance,
     pub(crate) interrupt: &'a Interrupt,

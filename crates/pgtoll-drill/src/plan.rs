@@ -189,7 +189,7 @@ impl DrillPlan {
     }
 }
 
-/// What a chain is combined to. The program that does it reads the backups as the servers' user.
+/// Returns the layout of a combined chain. `pg_combinebackup` reads the backups as the servers' user.
 fn chain_layout(members: &[DrillSource], options: &DrillOptions) -> Result<CopyLayout, DrillError> {
     options.installation.program(COMBINE)?;
     let user = &options.guard.user;
@@ -211,5 +211,5 @@ fn chain_layout(members: &[DrillSource], options: &DrillOptions) -> Result<CopyL
 
 /// Segments that a server makes anew: of the new timeline, and ahead of it.
 const NEW_SEGMENTS: u64 = 4;
-/// What else a server makes: its files, extensions in each database.
+/// The bytes of a server's own files, and of extensions in each database.
 const MADE_BYTES: u64 = 32 << 20;

@@ -207,7 +207,7 @@ impl Restore<'_> {
         Ok(())
     }
 
-    /// What was shut down is consistent, and needs none unless it is to go further.
+    /// Returns the recovery target; a cluster that was shut down needs none.
     fn recovery(&self) -> RecoveryTarget {
         let target = self.plan.options.target;
         let is_at_target =

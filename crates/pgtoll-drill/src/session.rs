@@ -147,7 +147,7 @@ fn is_recovering(error: &Error) -> bool {
     }
 }
 
-/// What roles and databases of the backup may have set otherwise.
+/// Settings that roles and databases of the backup may override.
 const SETTINGS: [(&str, &str); 16] = [
     ("search_path", ""),
     ("statement_timeout", "0"),

@@ -35,7 +35,7 @@ pub struct DrillSource {
     pub(crate) label: Option<BackupLabel>,
     /// The end of the backup, as its manifest says.
     pub(crate) stop: Option<Lsn>,
-    /// Where its own WAL is, if it has any.
+    /// The places of its own WAL.
     pub(crate) wal: Vec<PathBuf>,
     /// Segments of WAL of its own that are no files.
     pub(crate) segments: Vec<SegmentFile>,
@@ -121,7 +121,7 @@ pub(crate) struct BackupLabel {
     pub(crate) timeline: Option<u32>,
     /// The backup was taken from a standby, so that WAL has no record of its end.
     pub(crate) from_standby: bool,
-    /// Where the backup begins that this one was taken from; `None`: it is a full one.
+    /// The start of the backup that it builds on; `None`: it is a full backup.
     pub(crate) incremental_from: Option<Lsn>,
 }
 
@@ -330,7 +330,7 @@ fn version(path: &Path) -> Option<u32> {
     String::from_utf8_lossy(&text).trim().parse().ok()
 }
 
-/// What it is. Refused are directories on which no server was shut down.
+/// Returns its kind. It refuses directories on which no server was shut down.
 pub(crate) fn kind(
     path: &Path,
     has_label: bool,

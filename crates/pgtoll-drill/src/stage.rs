@@ -127,7 +127,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Where a member is a directory: where it lies, or where it was unpacked.
+    /// Returns the directory of a member: its own, or the unpacked one.
     fn plain(
         &mut self,
         member: &DrillSource,

@@ -77,7 +77,7 @@ impl<T: PartialEq> Stall<T> {
     }
 }
 
-/// Where redo ended, as the server's log says.
+/// Returns the end of redo from the server's log.
 pub(crate) fn redo_end(log: &str) -> Option<Lsn> {
     let rest = log.rsplit_once("redo done at ")?.1;
     rest.split_whitespace().next()?.parse().ok()

@@ -66,7 +66,7 @@ fn slice_amounts(slice: &Slice, metric: Metric) -> (f64, f64) {
     }
 }
 
-/// What arms did in one piece where they else take turns: none where they do not.
+/// Returns the samples of operations in one piece, if arms take turns otherwise.
 pub(crate) fn samples_in_one_piece<'a>(
     lines: RecordLines<'a>,
     workload: &Workload,
@@ -182,7 +182,7 @@ fn samples_of_command<'a>(
     .collect()
 }
 
-/// What an arm did in each round or repetition: numerator and denominator of the metric, summed.
+/// Returns the sums of an arm in each round or repetition: numerator and denominator of the metric.
 pub fn by_round(
     run: &Run,
     workload: &Workload,

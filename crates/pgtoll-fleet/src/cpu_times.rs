@@ -20,7 +20,7 @@ impl CpuSeconds {
     pub(crate) const NONE: Self =
         Self { seconds: 0.0, range: FleetRange { lowest: 0.0, highest: 0.0 } };
 
-    /// Of an object of this name, which its backup may say how it is packed.
+    /// Returns the packing of an object, by its backup or its name.
     pub(crate) fn of_object(
         times: &FleetCpuTimes,
         name: &str,

@@ -60,7 +60,7 @@ struct SessionCapture {
 /// A statement as it begins.
 struct Begun<'a> {
     sql: &'a [u8],
-    /// Of the extended protocol.
+    /// The name of a prepared statement in the extended protocol.
     name: Option<&'a [u8]>,
     duration_us: Option<u64>,
 }
@@ -129,7 +129,7 @@ impl LogCapture {
         self.offset(self.last_us)
     }
 
-    /// What has become complete since it was last asked.
+    /// Returns the parts that became complete since the last call.
     pub fn take_complete(&mut self) -> CapturedPart {
         std::mem::take(&mut self.complete)
     }
@@ -415,7 +415,7 @@ impl SessionCapture {
 }
 
 impl CapturedStep {
-    /// What the entry at the step's end says of its transaction.
+    /// Applies the entry at the step's end to its transaction.
     fn ended(&mut self, entry: &LogEntry<'_>, is_extended: bool) {
         // A simple statement outside of a block has no transaction any more at its end.
         let is_open = is_extended || entry.vxid.is_some_and(|vxid| vxid.local != 0);

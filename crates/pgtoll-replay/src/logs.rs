@@ -71,7 +71,7 @@ pub fn read_logs_in_parts<'a>(
     Ok(PlanHeader { sources, begin_us, length_us, counts, ..PlanHeader::default() })
 }
 
-/// What the logs of a plan allow; an error where there is nothing to replay.
+/// Checks the uses of a plan's logs; an error if nothing can be replayed.
 pub fn check(header: &PlanHeader) -> Result<Vec<pgtoll_record::LogFinding>, ReplayError> {
     let counts = &header.counts;
     if counts.statements == 0 {

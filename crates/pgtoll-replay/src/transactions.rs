@@ -170,7 +170,7 @@ impl ReplayTransactions {
         self.list.retain(|transaction| !transaction.steps.is_empty());
     }
 
-    /// What had values is ordered as it was, and not executed.
+    /// Orders steps whose values were redacted, without executing them.
     fn leave_out_redacted(&mut self, workload: &CapturedWorkload) {
         for (step, treatment) in workload.steps.iter().zip(&mut self.treatment) {
             let is_left = matches!(treatment, Treatment::Execute | Treatment::SkipIncomplete);
@@ -260,7 +260,7 @@ impl ReplayTransactions {
     }
 }
 
-/// What the steps' statements do, together. What is incomplete does nothing.
+/// Returns the effect of all statements of a step. Incomplete ones have none.
 fn effect(step: &CapturedStep) -> sql::Effect {
     let mut all = sql::Effect::default();
     match &step.request {

@@ -106,7 +106,7 @@ impl TypeNumbers {
         self.differing.get(&oid).copied().unwrap_or(oid)
     }
 
-    /// What is no value of its type stays as it is: the server refused it, and will again.
+    /// Converts a value. An invalid one stays as it is: the server refuses it again.
     fn value(&self, oid: u32, bytes: &[u8]) -> Vec<u8> {
         let mut translated = Vec::with_capacity(bytes.len());
         match self.push_value(oid, bytes, &mut translated, 0) {

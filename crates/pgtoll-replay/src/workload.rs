@@ -73,12 +73,12 @@ pub struct PlanHeader {
     /// By database: the types that users made of which there are parameters, where they could be looked up.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub types: BTreeMap<String, Vec<UserType>>,
-    /// What else was seen of a capture from the protocol; `None` of logs.
+    /// Other counts of a capture from the protocol; `None` for logs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wire: Option<WireCounts>,
 }
 
-/// What else was counted in a capture from the protocol.
+/// Other counts of a capture from the protocol.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WireCounts {
@@ -174,7 +174,7 @@ pub enum StatementRequest {
     },
     /// Executions of the extended protocol with one Sync.
     Extended(Vec<ExecutedStatement>),
-    /// What the log does not have enough of.
+    /// The log is incomplete.
     Incomplete {
         /// The statement.
         sql: String,

@@ -27,7 +27,7 @@ pub(crate) fn arms<'a>(
     arms.collect()
 }
 
-/// What a line is about: the metric where lines have several, the workload and the cause.
+/// Returns the place of a line: the metric if lines have several, the workload and the cause.
 pub(crate) fn place(answer: &RunAnswer, line: &AnswerLine) -> String {
     let metric = line.metric.filter(|_| !is_of_cpu(answer));
     let metric = metric.map(|metric| format!("{}, ", metric_name(metric))).unwrap_or_default();

@@ -51,7 +51,7 @@ fn how_section(record: &BalanceRecord) -> Vec<Block> {
     ]
 }
 
-/// What each other part showed.
+/// Returns a sentence for each other part.
 fn part_words(balance: &BalanceRecord) -> Vec<String> {
     let parts = [
         wait_words(balance),
@@ -145,7 +145,7 @@ fn shares(map: &BTreeMap<String, u64>) -> Vec<String> {
 /// Titles of [`rung_row`].
 const RUNG_HEAD: [&str; 5] = ["commits wait until", "stale", "of", "share", "write, ms"];
 
-/// What commits waited for, and how many reads did not find what was committed.
+/// Returns the row of a rung: the wait of commits, and the number of stale reads.
 fn rung_row(rung: &BalanceRung) -> Vec<String> {
     let share = rung.stale_share.as_ref().map_or_else(String::new, |share| {
         format!("{:.1} to {:.1} %", share.lower * 100.0, share.upper * 100.0)

@@ -74,7 +74,7 @@ fn counted_of(workload: &Workload) -> Option<String> {
     })
 }
 
-/// What was timed, and shares of it. A row that would show zero in every arm is left out.
+/// Returns the rows of timed metrics and their shares. A row of zeros is left out.
 fn timed_rows(result: &RunResult, workload: &Workload) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     let arms: Vec<&str> = columns(result).map(|(arm, _)| arm).collect();

@@ -12,7 +12,7 @@ use crate::records::{ReportedRecord, TableOptions};
 use crate::wal_numbers::counted;
 
 impl ReportedRecord for ChecksumsRecord {
-    /// What was done, what was found on the way, and what has to follow.
+    /// The work, the findings, and the next steps.
     fn document(&self, _: &TableOptions) -> Document {
         let amount =
             format!("{}, {}", counted(self.files, "file", "files"), ByteSize(self.bytes).rounded());

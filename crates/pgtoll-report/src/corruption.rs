@@ -6,7 +6,7 @@ use crate::document::{Block, Document, Section};
 use crate::records::{ReportedRecord, TableOptions};
 
 impl ReportedRecord for CorruptRecord {
-    /// What was damaged, and how to undo it.
+    /// The damage, and how to undo it.
     fn document(&self, _: &TableOptions) -> Document {
         let mut document = Document {
             command: "pgtoll corrupt",

@@ -8,7 +8,7 @@ use crate::records::{ReportedRecord, TableOptions};
 use crate::wal_numbers::counted;
 
 impl ReportedRecord for Examination {
-    /// What it comes to, the checks by group, and what runs of identical arms showed.
+    /// The conclusion, the checks by group, and the runs of identical arms.
     fn document(&self, _: &TableOptions) -> Document {
         let mut document = Document {
             command: "pgtoll doctor",

@@ -144,7 +144,7 @@ fn rows(exchange: &ExchangeRecord) -> Vec<ExchangeRow> {
     all.filter_map(|(delay, commit)| row(delay, commit)).collect()
 }
 
-/// What a manager reads: at each delay, what waiting for the standby costs and saves.
+/// Returns the answer: at each delay, the cost and the gain of waiting for the standby.
 fn answer(exchange: &ExchangeRecord) -> Vec<String> {
     let rows = rows(exchange);
     let mut delays: Vec<f64> = rows.iter().map(|row| row.delay_ms).collect();

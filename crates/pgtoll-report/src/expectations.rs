@@ -43,7 +43,7 @@ pub(crate) fn claim(expectation: &Expectation) -> String {
     expectation.claim.clone().unwrap_or_else(|| figure(expectation))
 }
 
-/// What the bounds are of.
+/// Returns the figure of the bounds.
 pub(crate) fn figure(expectation: &Expectation) -> String {
     let against =
         expectation.against.as_ref().map(|other| format!(" against {other}")).unwrap_or_default();
@@ -62,7 +62,7 @@ pub(crate) fn bounds(expectation: &Expectation) -> String {
     }
 }
 
-/// What came out, with its interval; what was counted has none.
+/// Returns the result with its interval; counted figures have none.
 pub(crate) fn found(expected: &Expected) -> Option<String> {
     let Interval { estimate, lower, upper } = expected.found?;
     let expectation = &expected.expectation;
@@ -91,7 +91,7 @@ pub(crate) fn explained(expected: &Expected) -> Option<&str> {
     expected.expectation.explained.as_deref().filter(|_| expected.outcome != Outcome::Holds)
 }
 
-/// Where it was published; a record may say anything, so only what is an address of a page.
+/// Returns the link to the publication, if it is the address of a page.
 pub(crate) fn link(expectation: &Expectation) -> Option<&str> {
     let url = expectation.url.as_deref()?;
     ["https://", "http://"].iter().any(|scheme| url.starts_with(scheme)).then_some(url)

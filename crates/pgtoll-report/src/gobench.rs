@@ -155,7 +155,7 @@ fn unit_of(metric: &str) -> Option<String> {
     Some(format!("{unit}/{per}"))
 }
 
-/// What `benchstat` has to know of the units: which way is better, and which of them do not vary.
+/// Returns the units for `benchstat`: the better direction, and those that do not vary.
 fn units(records: &[NamedRun<'_>]) -> String {
     let mut text = String::new();
     for metric in Metric::ALL {

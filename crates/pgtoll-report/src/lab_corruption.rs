@@ -167,7 +167,7 @@ fn failover_sentence(corruption: &CorruptionRecord) -> Option<String> {
     ))
 }
 
-/// What no loss in these runs says of all: the upper bound of the share of runs with a loss, at 95 %.
+/// Returns the upper bound of the share of runs with a loss, if these have none, at 95 %.
 fn loss_bound(corruption: &CorruptionRecord) -> String {
     let runs = f64::from(u32::try_from(corruption.failovers.len()).unwrap_or(u32::MAX));
     let bound = 1.0 - 0.05_f64.powf(1.0 / runs);

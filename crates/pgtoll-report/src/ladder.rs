@@ -6,7 +6,7 @@ use pgtoll_record::{Comparison, Metric, RunResult, Workload};
 
 use crate::cells::{heading_of, title};
 
-/// What stands above the tables.
+/// The title of the tables.
 pub(crate) const TITLE: &str = "each against the one below";
 
 /// A workload's rungs.

@@ -88,7 +88,7 @@ fn published(claims: &[Expected]) -> (String, String) {
     )
 }
 
-/// Where a book has the heading with this text.
+/// Returns the anchor of a heading in the book.
 fn anchor(heading: &str) -> String {
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()

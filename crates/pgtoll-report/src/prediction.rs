@@ -13,7 +13,7 @@ use crate::prediction_numbers::{cores, per_second, rate, span};
 use crate::text::{Block, aligned, wrapped};
 use crate::wal_numbers::{count, counted, size};
 
-/// What to do, the figures with their ranges, what it costs once, and what the figures rest on.
+/// Returns the advice, the figures with their ranges, the one-time cost, and the basis of the figures.
 pub(crate) fn prediction_text(prediction: &PredictionRecord) -> String {
     let mut text = wrapped("", &subject_words(prediction));
     for answer in &prediction.answers {
@@ -290,7 +290,7 @@ pub(crate) fn bill_lines(bill: &OneTimeBill) -> Vec<String> {
     lines
 }
 
-/// What the figures rest on: today's rates, sources, what the watching cost.
+/// Returns the basis of the figures: today's rates, sources, the cost of the watch.
 pub(crate) fn seen_lines(prediction: &PredictionRecord) -> Vec<String> {
     let today = &prediction.today;
     let mut lines = vec![format!(

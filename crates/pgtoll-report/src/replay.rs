@@ -12,7 +12,7 @@ use crate::records::{ReportedRecord, TableOptions};
 use crate::wal_numbers::counted;
 
 impl ReportedRecord for LogExamination {
-    /// What the logs have, what they allow, and which settings would buy more.
+    /// The content of the logs, their uses, and the settings that would allow more.
     fn document(&self, _: &TableOptions) -> Document {
         let mut document = Document {
             command: "pgtoll replay doctor",
@@ -77,7 +77,7 @@ fn log_fact(finding: &LogFinding) -> (String, String) {
 }
 
 impl ReportedRecord for ReplayRecord {
-    /// What was planned and done, and where it diverged from the log.
+    /// The plan, the replay, and its divergences from the log.
     fn document(&self, _: &TableOptions) -> Document {
         let mut document = Document {
             command: "pgtoll replay run",
@@ -320,7 +320,7 @@ fn errors_words(done: &ReplayDone) -> String {
     words
 }
 
-/// What kept the replay from being faster, and where its sessions' time went.
+/// Returns the bottleneck of the replay, and the time of its sessions.
 fn bottleneck_words(done: &ReplayDone) -> Option<String> {
     let label = match done.bottleneck? {
         ReplayBottleneck::Pace => "none: it kept up with the recorded work",

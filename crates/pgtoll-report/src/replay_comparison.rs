@@ -139,7 +139,7 @@ fn verdict_title(verdict: ShapeVerdict) -> &'static str {
     }
 }
 
-/// What differs, and what does beside the other statements.
+/// Returns the ratio of a statement, and its ratio beside the other statements.
 fn ratio_words(difference: &ShapeDifference) -> String {
     let Some(range) = difference.range else { return "not compared".to_owned() };
     let beside = difference

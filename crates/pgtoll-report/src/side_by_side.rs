@@ -95,7 +95,7 @@ pub(crate) fn heading(together: &SideBySide) -> String {
     format!("{experiment}: {} records, against {}", together.records.len(), together.baseline())
 }
 
-/// What stands above the columns: their labels, and in short what differs.
+/// Returns the titles of the columns: their labels, and their differences in short.
 fn titles(together: &SideBySide) -> Vec<Vec<String>> {
     let labels = together.records.iter().map(|record| record.label.clone());
     let mut rows = vec![std::iter::once(String::new()).chain(labels).collect()];
@@ -313,7 +313,7 @@ fn changed(ratio: &Interval) -> String {
     }
 }
 
-/// What the counted value of a metric is in a record.
+/// Returns the counted value of a metric in a record.
 fn counted<'a>(
     record: &'a RecordColumn,
     workload: &str,

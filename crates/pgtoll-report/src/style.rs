@@ -7,7 +7,7 @@ use crate::printable::printable_lines;
 pub enum Style {
     /// No colours.
     Plain,
-    /// What costs, what gains and what shows no difference have colours.
+    /// Costs, gains and missing differences have colours.
     Coloured,
 }
 
@@ -38,7 +38,7 @@ impl Style {
         }
     }
 
-    /// What a terminal can be sent: as [`printable_lines`], but the colours of this style stay.
+    /// Returns printable text, as [`printable_lines`], with the colours of this style.
     pub fn printable(self, text: &str) -> String {
         if self == Self::Plain {
             return printable_lines(text).into_owned();

@@ -156,7 +156,7 @@ fn table(result: &RunResult, style: Style) -> String {
     tables.collect::<Vec<_>>().join("\n")
 }
 
-/// Of a cell in the row of this title: a difference that is no chance costs or gains.
+/// Returns the tone of a cell in the row of this title: a cost or a gain beyond chance.
 pub(crate) fn tone(title: &str, cell: &str) -> Option<Tone> {
     let more_is_worse = !title.starts_with(crate::cells::title(Metric::TransactionsPerSecond));
     match cell.chars().next() {

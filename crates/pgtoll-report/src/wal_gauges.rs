@@ -187,7 +187,7 @@ fn parts(labels: &[(&'static str, String)], amount: &WalAmount) -> Vec<Gauge> {
     vec![part("records", amount.record_bytes), part("images", amount.image_bytes)]
 }
 
-/// Of every cause, so that none comes and goes.
+/// Returns a gauge for every cause, so that no series comes and goes.
 fn causes(statistics: &WalStatisticsRecord, count: fn(&WalImages) -> u64) -> Vec<Gauge> {
     let gauge = |cause: ImageCause| {
         let name = match cause {
@@ -248,7 +248,7 @@ fn relation_labels(wal_of_relation: &WalOfRelation) -> Vec<(&'static str, String
     vec![("database", database), ("relation", relation), ("fork", wal_of_relation.fork.clone())]
 }
 
-/// What relations belong to that all databases share.
+/// The name for relations that all databases share.
 const SHARED: &str = "shared";
 /// Each is a series of its own in Prometheus. A byte names a resource manager.
 const MANAGERS_MAX: usize = 256;

@@ -71,7 +71,7 @@ pub(crate) fn sum<'a>(amounts: impl Iterator<Item = &'a WalAmount>) -> WalAmount
     })
 }
 
-/// Of all images, whatever they are told apart by.
+/// Returns the sum of all images.
 pub(crate) fn sum_of_images<'a>(all: impl Iterator<Item = &'a WalImages>) -> WalImages {
     all.fold(WalImages::default(), |sum, image| WalImages {
         images: sum.images.saturating_add(image.images),

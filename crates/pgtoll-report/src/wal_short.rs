@@ -14,7 +14,7 @@ use crate::wal_numbers::{
 /// A topic, and sentences of it.
 pub(crate) type ShortAnswer = (&'static str, Vec<String>);
 
-/// What is to be known of WAL first; empty where no record was read.
+/// Returns the summary of WAL; empty if no record was read.
 pub(crate) fn in_short(statistics: &WalStatisticsRecord) -> Vec<ShortAnswer> {
     if statistics.total.records == 0 {
         return Vec::new();

@@ -149,7 +149,7 @@ pub(crate) fn mark(class: WhatIfClass) -> &'static str {
     MARKS.iter().find(|mark| mark.0 == class).map_or("", |mark| mark.1)
 }
 
-/// What the marks of the rows mean, with the range that the truth lies in.
+/// Returns the meaning of the rows' marks, with the range of the true value.
 pub(crate) fn marks_of(record: &WalWhatIfRecord) -> Vec<(&'static str, String)> {
     let marks = MARKS.iter().filter_map(|(class, mark, words)| {
         let rows = || record.rows.iter().filter(|row| row.class == *class);
@@ -201,7 +201,7 @@ fn rounded_rate(bytes: f64) -> String {
     size(bytes.max(0.0) as u64)
 }
 
-/// Of today's.
+/// Returns the share of today's WAL.
 pub(crate) fn share(row: &WhatIfRow, record: &WalWhatIfRecord) -> String {
     #[expect(clippy::cast_precision_loss, reason = "a percentage with a digit")]
     let share = row.bytes as f64 / record.today.bytes.max(1) as f64 * 100.0;

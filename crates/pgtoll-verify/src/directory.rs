@@ -65,7 +65,7 @@ pub(crate) struct DirectoryVerification<'a> {
     incremental: Vec<IncrementalFile>,
     /// A fingerprint of the whole list.
     fingerprint: u64,
-    /// What is read of them; what was read before its begin is in `verified`.
+    /// The part of them that is read; earlier results are in `verified`.
     part: Range<Position>,
     /// How many small files a thread takes at once.
     unit_files: usize,

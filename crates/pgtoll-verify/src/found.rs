@@ -22,7 +22,7 @@ use crate::zeros::ZeroPages;
 pub struct Verified {
     /// Files of relations that were read, or are empty.
     pub files: u64,
-    /// What was read of them.
+    /// The counts of pages that were read.
     pub pages: PagesRead,
     /// The faults, in the order of relations, forks and blocks. Of very many only some:
     /// [`counts`](Self::counts) has all.
@@ -40,7 +40,7 @@ pub struct Verified {
     pub foreign: Vec<PathBuf>,
     /// Files and directories that could not be read.
     pub unlisted: Vec<(PathBuf, io::Error)>,
-    /// What looked damaged while a server wrote it.
+    /// Blocks that looked damaged while a server wrote them.
     pub running: RunningCounts,
     /// Not all was read: the caller interrupted it.
     pub is_interrupted: bool,
@@ -58,7 +58,7 @@ pub struct Verified {
     pub(super) skips_rows: bool,
     /// Stored files were compared with the checksums in the backup's own list.
     pub(super) compares_stored_files: bool,
-    /// What pages were compared with besides.
+    /// The evidence that pages were compared with.
     pub evidence: EvidenceCompared,
     /// Pages of zeros, and where B-trees lead.
     pub(super) zeros: ZeroPages,
@@ -79,7 +79,7 @@ pub struct PagesRead {
     pub new: u64,
 }
 
-/// What pages were compared with, and what was left out.
+/// The evidence that pages were compared with, and the checks that were left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EvidenceCompared {
     /// Evidence that pages were compared with.
@@ -88,11 +88,11 @@ pub struct EvidenceCompared {
     pub left_out: Vec<String>,
     /// Details for a reader.
     pub notes: Vec<String>,
-    /// What was left out should have been there.
+    /// The evidence is missing although it should exist.
     pub is_missing: bool,
 }
 
-/// What happened to suspects. The record's `VerifiedRunning` has the server beside these.
+/// Counts of suspects by outcome. The record's `VerifiedRunning` has the server beside these.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunningCounts {
     /// Blocks that looked damaged at first.

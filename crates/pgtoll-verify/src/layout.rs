@@ -42,7 +42,7 @@ fn of_forks(files: impl IntoIterator<Item = Listed>, mut each: impl FnMut(&[List
     }
 }
 
-/// What is cut off is left behind empty, so that only files up to the last one that is not count.
+/// Checks files; a truncated relation leaves empty ones, so only files up to the last filled one count.
 fn check(
     listeds: &[Listed],
     control: &ControlFile,

@@ -22,7 +22,7 @@ pub(super) struct Listing {
 #[derive(Debug)]
 struct Directory {
     place: RelationDir,
-    /// Which file is its first one.
+    /// The index of its first file.
     begin: usize,
 }
 
@@ -38,7 +38,7 @@ struct Entry {
 /// A place in a list of files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Position {
-    /// Which file, from 0.
+    /// The number of the file, from 0.
     pub(super) file: usize,
     /// The byte in it.
     pub(super) at: u64,
@@ -60,7 +60,7 @@ impl From<&RelationFile> for Listed {
     }
 }
 
-/// What else stands beside the files.
+/// The other entries beside the files.
 #[derive(Debug, Default)]
 pub(super) struct Beside {
     /// Files of temporary relations.
@@ -69,7 +69,7 @@ pub(super) struct Beside {
     pub(super) foreign: Vec<PathBuf>,
     /// Files and directories that could not be read.
     pub(super) unlisted: Vec<(PathBuf, io::Error)>,
-    /// Of every file's name, length and time of change: it is another one when one of them is.
+    /// A fingerprint of every file's name, length and time of change.
     pub(super) fingerprint: u64,
 }
 
@@ -235,7 +235,7 @@ impl Entry {
 /// There are four forks; no file system has files of more than 2^62 bytes.
 const FORK_BITS: u32 = 2;
 
-/// What one directory has, and what stands beside all.
+/// The files of one directory, and the other entries beside all.
 struct Taken<'a> {
     files: Vec<Entry>,
     beside: Beside,

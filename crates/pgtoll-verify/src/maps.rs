@@ -19,14 +19,14 @@ use crate::severity::FIRST_NORMAL_OID;
 pub(crate) enum MapRule {
     /// Always: the server was stopped in good order.
     Stopped,
-    /// Where neither was changed behind this: the redo point of the last completed checkpoint.
+    /// Neither was changed behind this redo point of the last completed checkpoint.
     Since(Lsn),
     /// Never: pages may be torn, which only a checksum would show.
     Never,
 }
 
 impl MapRule {
-    /// What holds in this data directory, at rest.
+    /// Makes the rules of this data directory, at rest.
     pub(crate) fn from_data(data: &DataDirectory) -> Self {
         match data.backup_start {
             None if data.control.state == ClusterState::ShutDown => Self::Stopped,
@@ -36,7 +36,7 @@ impl MapRule {
         }
     }
 
-    /// What holds while a server runs, where whatever is found is read again.
+    /// Makes the rules beside a running server: all findings are read again.
     pub(crate) fn of_running(data: &DataDirectory) -> Self {
         Self::Since(data.control.last_checkpoint.redo)
     }

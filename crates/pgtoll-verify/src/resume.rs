@@ -192,7 +192,7 @@ impl ResumeJournal {
         Ok(from)
     }
 
-    /// What was found up to there; not again and again.
+    /// Writes the findings so far, at most at intervals.
     pub(super) fn write_now_and_then(&mut self, verified: &Verified, to: Position) {
         if self.written.elapsed() >= self.every {
             self.write(verified, to);
@@ -226,7 +226,7 @@ impl ResumeJournal {
     }
 }
 
-/// What is in the file; `None`: it is something else, or another pgtoll's.
+/// Returns the content of the file; `None`: it is not a resume file of this pgtoll.
 fn content_of(bytes: &[u8]) -> Option<Content> {
     let content = serde_json::from_slice::<Content>(bytes).ok()?;
     (content.schema == SCHEMA && content.pgtoll == env!("CARGO_PKG_VERSION")).then_some(content)
@@ -257,6 +257,6 @@ impl Subject {
 }
 
 const SCHEMA: &str = "pgtoll.resume/1";
-/// Of 100,000 findings and the sums of a million forks it has a tenth.
+/// The limit: 100,000 findings and the sums of a million forks take a tenth of it.
 const BYTES_MAX: u64 = 1 << 30;
 const EVERY: Duration = Duration::from_secs(5);

@@ -188,7 +188,7 @@ impl DirectFile<'_> {
     }
 }
 
-/// What the list took for a file may be a pipe by now, whose opening would wait.
+/// Opens a file without waiting: a listed file may be a pipe by now.
 fn open(path: &Path, flags: OFlag) -> io::Result<File> {
     let flags = flags | OFlag::O_NONBLOCK;
     OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)

@@ -74,7 +74,7 @@ struct Taken {
 pub(super) struct VisibilityMap<'a> {
     file: Box<dyn ReadAt + 'a>,
     page: Vec<u8>,
-    /// Which page it is, and what it is where a server would take it.
+    /// The number of the page, and its state if a server would accept it.
     taken: Option<(u32, Option<Taken>)>,
     has_checksums: bool,
 }
@@ -90,7 +90,7 @@ impl<'a> VisibilityMap<'a> {
         self.bits(block).is_some_and(|map| map.bits != 0)
     }
 
-    /// What a sound page of the map says of a block; `None`: there is none.
+    /// Returns the bits of a sound map page for a block; `None`: no sound page.
     pub(super) fn bits(&mut self, block: u32) -> Option<MapBits> {
         let blocks = MapPage::blocks(self.page.len()).max(1);
         let number = u32::try_from(u64::from(block) / blocks).ok()?;

@@ -79,7 +79,7 @@ pub(super) struct Portion {
 }
 
 impl<'a> Work<'a> {
-    /// What is to be read of this part of the list, of small files so many at once.
+    /// Makes the work on this part of the list, with a number of small files at once.
     pub(super) fn new(
         disk: &'a dyn Storage,
         data: &DataDirectory,

@@ -49,7 +49,7 @@ impl Chain {
 }
 
 impl BlockChains {
-    /// Of these blocks, before `limit`.
+    /// Makes the collector of these blocks, before `limit`.
     pub fn new(blocks: impl IntoIterator<Item = (RelationFork, BlockNumber)>, limit: Lsn) -> Self {
         let mut wanted = BTreeMap::<_, BTreeMap<_, _>>::new();
         for (fork, block) in blocks {

@@ -35,7 +35,7 @@ impl Lineage {
         Self { timelines: before.chain([(last, Lsn::MAX)]).collect() }
     }
 
-    /// Where the server left this timeline; `None`: it is none of those that lead here.
+    /// Returns the end of this timeline; `None`: it does not lead here.
     pub fn end_of(&self, timeline: u32) -> Option<Lsn> {
         self.timelines.iter().find(|(item, _)| *item == timeline).map(|(_, end)| *end)
     }

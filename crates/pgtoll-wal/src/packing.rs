@@ -19,7 +19,7 @@ pub enum Packing {
 }
 
 impl Packing {
-    /// What a name's ending behind a segment's name, or a tar's, means; `None` of any other.
+    /// Returns the packing of a segment's or tar's name by its ending; `None` for other endings.
     pub(crate) fn of_ending(ending: &str) -> Option<Self> {
         Some(match ending {
             "" => Self::Plain,

@@ -77,7 +77,7 @@ pub fn statistics_record(
     }
 }
 
-/// Which WAL was read, and when its first and last transactions ended, in microseconds since 1970.
+/// Returns the WAL that was read, with the times of its first and last transactions in microseconds since 1970.
 pub(crate) fn source<T>(
     names: Vec<String>,
     summary: &WalSummary<T>,

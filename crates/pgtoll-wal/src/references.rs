@@ -138,7 +138,7 @@ impl BlockReferences {
         self.blocks.get(&fork)?.get(&block).cloned()
     }
 
-    /// Where the first record begins that was read behind the last gap.
+    /// Returns the start of the first record behind the last gap.
     pub fn first(&self) -> Option<Lsn> {
         self.first
     }

@@ -386,7 +386,7 @@ impl<C: Collect> Reading<'_, '_, C> {
         end_by_error(&self.wal.segments[number].path, error, goes_on)
     }
 
-    /// Of these pages the first one that stands where it should and has not been decoded.
+    /// Returns the first of these pages that is at its place and was not decoded.
     fn goes_on(&self, number: usize, pages: &[u8]) -> Option<Lsn> {
         let decoder = self.decoder.as_ref()?;
         let page_bytes = self.wal.header.page_bytes;

@@ -6,7 +6,7 @@ use crate::mistakes::Usage;
 
 /// An error that may have a hint.
 trait Hint: Error + 'static {
-    /// What to try, in one sentence.
+    /// Returns advice in one sentence.
     fn hint(&self) -> Option<String>;
 }
 

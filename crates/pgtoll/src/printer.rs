@@ -21,7 +21,7 @@ pub(crate) struct Printer {
     /// Only when stderr is a terminal.
     bar: Option<ProgressBar>,
     terminal: bool,
-    /// Of data.
+    /// The style of data.
     style: Style,
     /// Why data were lost.
     unwritten: Option<io::Error>,

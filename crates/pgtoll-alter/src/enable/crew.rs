@@ -571,7 +571,7 @@ fn sync_directory(path: &Path) -> Result<(), WriteError> {
     }
 }
 
-/// Where it cannot be dropped, what is in memory is read.
+/// Drops a file's cache; without the right to do so, reads come from memory.
 fn drop_cached(file: &File, bytes: &Range<u64>) {
     let as_offset = |at: u64| i64::try_from(at).unwrap_or(0);
     let begin = as_offset(bytes.start);

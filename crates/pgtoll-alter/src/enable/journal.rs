@@ -36,7 +36,7 @@ pub(super) struct EnableJournal {
     end: Mutex<End>,
 }
 
-/// Where the next line goes.
+/// The end of the file.
 #[derive(Debug)]
 struct End {
     at: u64,
@@ -123,7 +123,7 @@ impl EnableJournal {
         Ok(())
     }
 
-    /// Which file it is, and in which state.
+    /// Returns the line of a file and its state.
     fn line(&self, path: &Path, found: &fs::Metadata) -> String {
         format!("{} {}", relative(path, &self.data).display(), identity(found))
     }
@@ -203,7 +203,7 @@ fn valid(header: &str, mut text: &[u8]) -> (HashSet<String>, usize) {
     (found, all - text.len())
 }
 
-/// Where a file system cannot do that, writing will tell.
+/// Reserves space; on file systems without that, a write fails later.
 fn reserve(file: &File, bytes: u64) -> io::Result<()> {
     let length = i64::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
     match posix_fallocate(file, 0, length) {

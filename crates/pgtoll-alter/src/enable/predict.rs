@@ -93,7 +93,7 @@ struct Piece<'a> {
     bytes: u64,
 }
 
-/// Where a piece begins every so many bytes; all of it where that is not much.
+/// Returns pieces at regular distances; all bytes if they are few.
 fn pieces(files: &[RelationFile], block_bytes: u64) -> Vec<Piece<'_>> {
     let all: u64 = files.iter().map(|file| file.bytes).sum();
     let step = (all / PIECES).max(PIECE_BYTES as u64);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use pgtoll_verify::PgBackRestPlace;
 use pgtoll_wal::{OpenSegment, Packing, SegmentFile};
 
-/// Where the files of a stanza are, and how those of one backup are packed.
+/// The files of a stanza, and the packing of one backup.
 #[derive(Clone, Debug)]
 pub(super) struct StoredFiles {
     pub(super) stanza: PathBuf,

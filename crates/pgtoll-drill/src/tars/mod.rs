@@ -29,7 +29,7 @@ pub(crate) struct TarFiles {
     pub(crate) base: PackedTar,
     /// By OID.
     pub(crate) tablespaces: BTreeMap<u32, PackedTar>,
-    /// What follows the first of several tars of the data directory, or of a tablespace.
+    /// The further tars of the data directory, or of a tablespace.
     parts: Vec<(Option<u32>, PackedTar)>,
     /// Signs that a tar is missing.
     gaps: Vec<String>,

@@ -187,7 +187,7 @@ impl Contents {
         Ok(())
     }
 
-    /// What the system could not read says nothing of the tar.
+    /// Ends a tar; an error of the system says nothing about the tar.
     fn break_off(&mut self, tar: &PackedTar, error: &TarError) {
         let of_system = |source: &io::Error| source.raw_os_error().is_some();
         let is_unread = matches!(error, TarError::Read { source, .. } if of_system(source));

@@ -18,7 +18,7 @@ use crate::writer::{CopyWriter, MadeDirectories, make_places};
 pub(crate) struct UnpackTarget<'a> {
     /// Has the directories `data` and `tablespaces` then.
     pub(crate) directory: &'a Path,
-    /// Which directories of a tablespace are the cluster's.
+    /// The major version, which names the cluster's directories in tablespaces.
     pub(crate) major: u32,
     pub(crate) writer: CopyWriter,
     pub(crate) interrupt: &'a Interrupt,

@@ -19,7 +19,7 @@ pub enum WalError {
     UnknownMagic {
         /// The page.
         at: Lsn,
-        /// What it has.
+        /// The found value.
         found: u16,
     },
     /// A page of another version than the first one.
@@ -27,7 +27,7 @@ pub enum WalError {
     OtherMagic {
         /// The page.
         at: Lsn,
-        /// What it has.
+        /// The found value.
         found: u16,
     },
     /// Flags that no page has.
@@ -35,7 +35,7 @@ pub enum WalError {
     PageFlags {
         /// The page.
         at: Lsn,
-        /// What it has.
+        /// The found value.
         found: u16,
     },
     /// A page of another place: the segment was recycled, and nothing was written here since.

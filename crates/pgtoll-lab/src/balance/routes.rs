@@ -22,7 +22,7 @@ enum Sent {
 }
 use Sent::{Prepared, Psql, Simple};
 
-/// What is peculiar, where it may be executed, how the last statement is sent, and all of them.
+/// The peculiarity, the permitted servers, the protocol of the last statement, and all statements.
 type Kind = (&'static str, BalanceNeed, Sent, &'static [&'static str]);
 
 /// Each last statement's answer is the server's name, but for `COPY FROM`, which no standby does.

@@ -142,7 +142,7 @@ fn split_brain(engine: FailoverEngine) -> &'static str {
     }
 }
 
-/// Of an engine that did not let commits go on without the standby. Without one nobody would.
+/// Returns the finding about an engine that left commits waiting for the standby.
 fn still_waits(engine: FailoverEngine) -> Option<&'static str> {
     match engine {
         FailoverEngine::None => None,

@@ -130,12 +130,12 @@ pub struct BenchWalTotal {
 /// One run of one arm. Programs have a usage, kernels a place and slices.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BenchRun {
-    /// What the arm read or wrote.
+    /// The subject of the arm.
     #[serde(flatten)]
     pub subject: BenchSubject,
     /// Counted from 1. Runs of the same repetition are compared with each other.
     pub repetition: u32,
-    /// Where the pages were; `checksum`.
+    /// The place of the pages; `checksum`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<BenchPlace>,
     /// The arm: a program with its options, or a kernel.
@@ -146,12 +146,12 @@ pub struct BenchRun {
     /// Nanoseconds of each slice; `checksum`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slices_ns: Option<Vec<u64>>,
-    /// What the load did, and what watching it cost; `capture` and `watch`.
+    /// The work of the load, and the cost of watching it; `capture` and `watch`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<BenchLoad>,
 }
 
-/// What a load did in a slice, and what `pgtoll predict` beside it cost.
+/// The work of a load in a slice, and the cost of `pgtoll predict` beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BenchLoad {
     /// Wall time.
@@ -184,7 +184,7 @@ pub struct BenchUsage {
     pub wall_s: f64,
 }
 
-/// Where pages were before a kernel read them.
+/// The place of pages before a kernel read them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BenchPlace {
@@ -216,7 +216,7 @@ pub struct BenchPeak {
 /// A comparison of two arms with its goal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BenchOutcome {
-    /// What both arms read or wrote.
+    /// The subject of both arms.
     #[serde(flatten)]
     pub subject: BenchSubject,
     /// The arms that are compared, and by which figure.

@@ -32,7 +32,7 @@ pub struct DetectionRow {
     pub relation: String,
     /// The kind of damage, as `pgtoll corrupt --kind` names it.
     pub damage: String,
-    /// What each detector reported.
+    /// The report of each detector.
     pub found: BTreeMap<Detector, DetectionOutcome>,
 }
 
@@ -66,7 +66,7 @@ pub enum Detector {
     WithoutChecksums,
 }
 
-/// What a detector reported.
+/// The report of a detector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DetectionOutcome {

@@ -37,7 +37,7 @@ pub struct FleetBenchHeader {
     pub host: Host,
 }
 
-/// What a line is to show.
+/// The case of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FleetBenchCase {
@@ -49,9 +49,9 @@ pub enum FleetBenchCase {
     Listing,
     /// How evenly half a petabyte is shared out.
     Shares,
-    /// What reading costs by how the backup is packed, over TLS.
+    /// The cost of reading by packing, over TLS.
     Packing,
-    /// What an object costs beyond its bytes: many short ones, over TLS.
+    /// The cost of an object beyond its bytes: many short ones, over TLS.
     Objects,
 }
 

@@ -50,7 +50,7 @@ pub struct PredictionTrialRun {
     pub server: String,
     /// The workload.
     pub workload: PredictionTrialWorkload,
-    /// What the server pays for.
+    /// The arm of the server.
     pub arm: PredictionTrialArm,
     /// How its checkpoints come.
     #[serde(default, skip_serializing_if = "PredictionTrialRegime::is_forced")]
@@ -111,7 +111,7 @@ pub struct PredictionTrialCensus {
     pub sampled: u64,
     /// Those whose LSN is older than the redo point: no WAL record has set it in this cycle.
     pub hint_only: u64,
-    /// What images of these would have, holes left out.
+    /// The bytes of their images, without holes.
     pub hint_only_bytes: u64,
     /// Those with a usage count of at most 1: those to be evicted next.
     pub low: u64,
@@ -126,7 +126,7 @@ pub struct PredictionTrialAnswer {
     pub server: String,
     /// The workload.
     pub workload: PredictionTrialWorkload,
-    /// What the watched server paid for; the prediction is for the other one.
+    /// The arm of the watched server; the prediction is for the other one.
     pub arm: PredictionTrialArm,
     /// How its checkpoints came.
     #[serde(default, skip_serializing_if = "PredictionTrialRegime::is_forced")]
@@ -138,7 +138,7 @@ pub struct PredictionTrialAnswer {
     pub rights: PredictionTrialRights,
     /// Predicted relative change of WAL; `None` where nothing was predicted.
     pub wal: Option<PredictionTrialRange>,
-    /// What that rests on, as the program names it.
+    /// The basis of it, as the program names it.
     pub basis: Option<String>,
     /// Predicted relative change of CPU time; `None` where nothing was predicted.
     pub cpu: Option<PredictionTrialRange>,
@@ -150,7 +150,7 @@ pub struct PredictionTrialAnswer {
     pub failure: Option<String>,
 }
 
-/// Who watches a server.
+/// The role that watches a server.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -191,7 +191,7 @@ pub struct PredictionTrialRange {
     pub upper: f64,
 }
 
-/// What a server pays for.
+/// The arm of a server.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]

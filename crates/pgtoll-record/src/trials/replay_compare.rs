@@ -48,7 +48,7 @@ pub struct ReplayCompareHeader {
     pub planted_ratio: f64,
 }
 
-/// What makes the arm differ from the baseline.
+/// The difference of the arm from the baseline.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -65,7 +65,7 @@ pub enum ReplayComparePlant {
 /// One comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReplayCompareTrial {
-    /// What was planted.
+    /// The planted change.
     pub plant: ReplayComparePlant,
     /// Fixes the order of arms in rounds.
     pub seed: u64,
@@ -75,11 +75,11 @@ pub struct ReplayCompareTrial {
     pub shapes: u64,
     /// The median of the shapes' distances between two replays of the same, as in 0.03 for 3 %.
     pub floor: f64,
-    /// What is named as slower.
+    /// The statements that were named as slower.
     pub slower: Vec<ReplayCompareNamed>,
-    /// What is named as faster.
+    /// The statements that were named as faster.
     pub faster: Vec<ReplayCompareNamed>,
-    /// What is said of the statement that was made slower; `None` where nothing was planted.
+    /// The answer about the slowed statement; `None` if nothing was planted.
     pub planted: Option<RatioRange>,
     /// Whether that one is named as slower; `None` where nothing was planted.
     pub found: Option<bool>,

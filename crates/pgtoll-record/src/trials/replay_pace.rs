@@ -36,7 +36,7 @@ pub struct ReplayPaceHeader {
     pub server: String,
 }
 
-/// What a replay is to show.
+/// The case of a replay.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]

@@ -26,12 +26,12 @@ pub struct SoakRecord {
     pub server: String,
     /// The machine.
     pub host: Host,
-    /// What was verified and found.
+    /// The outcome.
     #[serde(flatten)]
     pub outcome: SoakOutcome,
 }
 
-/// What a soak verified and found: sums over its scans.
+/// The outcome of a soak: sums over its scans.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SoakOutcome {
     /// Wall time of all scans, in seconds.

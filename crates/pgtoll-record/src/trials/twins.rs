@@ -50,7 +50,7 @@ pub struct TwinsRun {
     pub seed: u64,
     /// The server's version.
     pub server: String,
-    /// What else the machine did, as means over the rounds.
+    /// Other activity of the machine, as means over the rounds.
     pub noise: Option<NoiseShare>,
     /// Arms against those that they are copies of: the truth is 1.
     pub twins: Vec<TwinsComparison>,

@@ -42,7 +42,7 @@ pub struct WhatIfTrialPrediction {
     pub server: String,
     /// The work that source and target did.
     pub workload: WhatIfTrialWorkload,
-    /// What differs between source and target.
+    /// The difference between source and target.
     pub kind: WhatIfTrialKind,
     /// The settings of the server whose WAL was read.
     pub source: WhatIfTrialSetting,
@@ -78,7 +78,7 @@ pub enum WhatIfTrialWorkload {
     Load,
 }
 
-/// What differs between a source and its target.
+/// The difference between a source and its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WhatIfTrialKind {

@@ -27,7 +27,7 @@ pub struct ComparedArmPlan {
     pub settings: BTreeMap<String, String>,
     /// The set-up of its copy before the first round.
     pub setup: Option<ArmSetup>,
-    /// Which of [`ComparisonSite::sources`](super::ComparisonSite::sources) it is a copy of.
+    /// The index of its source in [`ComparisonSite::sources`](super::ComparisonSite::sources).
     pub source: usize,
 }
 
@@ -84,7 +84,7 @@ pub(super) struct PreparedArms {
     pub(super) server: String,
     /// Settings of the data directories that do not hold for copies.
     pub(super) left_out: Vec<String>,
-    /// What else arms of several data directories differ in.
+    /// Notes on other differences between arms of several data directories.
     pub(super) notes: Vec<String>,
 }
 
@@ -303,7 +303,7 @@ impl ImportedSource {
     }
 }
 
-/// What data directories differ in beside their servers; an error where they hold other rows.
+/// Returns the differences of data directories beside their servers; an error if their rows differ.
 fn compare_contents(
     sources: &[ComparedSource],
     imported: &[ImportedSource],

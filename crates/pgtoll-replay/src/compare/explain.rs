@@ -75,7 +75,7 @@ fn explained(
     Ok(plans)
 }
 
-/// What the server plans; `None` of statements that have no plan, and of those that it refuses.
+/// Returns the server's plan; `None` for statements without a plan, and for refused ones.
 fn explain(
     dsn: &Dsn,
     request: &StatementRequest,

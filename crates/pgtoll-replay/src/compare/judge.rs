@@ -35,7 +35,7 @@ pub(super) struct ShapeTimes {
 struct Shape {
     statement: String,
     steps: Vec<u32>,
-    /// Of each round: of each slice the time of each arm, ns.
+    /// For each round and slice: the time of each arm, ns.
     rounds: Vec<Vec<Vec<f64>>>,
     executions: u64,
     /// One that was executed on every arm.
@@ -268,7 +268,7 @@ const QUANTITIES: [ReplayQuantity; 5] = [
 ];
 
 impl Shape {
-    /// Of all rounds on an arm, ns.
+    /// Returns the time of all rounds on an arm, ns.
     fn time(&self, arm: usize) -> f64 {
         self.rounds.iter().flatten().map(|slice| slice[arm]).sum()
     }

@@ -16,7 +16,7 @@ pub(crate) struct Coordinator<'a> {
     pub(crate) transactions: &'a ReplayTransactions,
     /// Steps that wait for each step.
     successors: Vec<Vec<u32>>,
-    /// Where each transaction is in sequences.
+    /// The places of each transaction in sequences.
     places: Vec<Vec<(u32, u32)>>,
     state: Mutex<RunState>,
     /// One for each session.

@@ -20,7 +20,7 @@ pub(crate) struct SessionTally {
     pub(crate) connected: bool,
     pub(crate) statements: u64,
     pub(crate) latencies: Latencies,
-    /// Of the steps that were executed without an error, where they are kept: the time at the server, ns.
+    /// The times at the server of steps without an error, ns, if they are kept.
     pub(crate) times: Vec<(u32, u64)>,
     pub(crate) lateness: Latencies,
     /// From its begin to its end.

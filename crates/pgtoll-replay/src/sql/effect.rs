@@ -244,7 +244,7 @@ const ADVISORY_LOCKS: [&str; 4] = [
     "pg_advisory_xact_lock",
     "pg_advisory_xact_lock_shared",
 ];
-/// What gives advisory locks back, or does not wait for them.
+/// Functions that release advisory locks, or do not wait for them.
 const ADVISORY_OTHERS: [&str; 7] = [
     "pg_advisory_unlock",
     "pg_advisory_unlock_all",
@@ -331,7 +331,7 @@ fn rows<'a, 'b>(tokens: &'a [SqlToken<'b>]) -> Vec<&'a [SqlToken<'b>]> {
     rows
 }
 
-/// What stands between a parenthesis and its partner, and what follows.
+/// Returns the tokens inside of parentheses, and those behind.
 fn parenthesized<'a, 'b>(
     tokens: &'a [SqlToken<'b>],
 ) -> Option<(&'a [SqlToken<'b>], &'a [SqlToken<'b>])> {
@@ -452,7 +452,7 @@ fn has_only_harmless_calls(tokens: &[SqlToken<'_>]) -> bool {
     })
 }
 
-/// Where a key word stands that no parenthesis encloses.
+/// Returns the place of a key word outside of parentheses.
 fn place(tokens: &[SqlToken<'_>], word: &str) -> Option<usize> {
     at_depth_0(tokens).find(|(_, token)| token.is_word(word)).map(|(at, _)| at)
 }

@@ -8,7 +8,7 @@ pub(crate) fn is_harmless(name: &str) -> bool {
     HARMLESS.binary_search(&name).is_ok()
 }
 
-/// Of PostgreSQL's own, and key words that a parenthesis may follow. In order.
+/// PostgreSQL's own harmless functions, and key words that a parenthesis may follow. In order.
 const HARMLESS: &[&str] = &[
     "abs",
     "age",

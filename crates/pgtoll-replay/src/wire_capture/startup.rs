@@ -84,7 +84,7 @@ fn session_start(mut fields: Fields<'_>) -> Result<SessionStart, Malformed> {
     Ok(start)
 }
 
-/// What a server's authentication request comes to.
+/// The next step after a server's authentication request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AuthenticationStep {
     /// The client is let in.

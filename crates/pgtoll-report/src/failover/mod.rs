@@ -302,7 +302,7 @@ impl FailoverRow {
         median(&self.outages)
     }
 
-    /// Of fewer runs it would be the longest.
+    /// Returns the 95 % quantile, unless the runs are few: it would be the longest.
     fn p95(&self) -> Option<f64> {
         if self.outages.len() < RUNS_FOR_P95 { None } else { quantile(&self.outages, 0.95) }
     }

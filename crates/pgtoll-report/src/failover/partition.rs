@@ -8,7 +8,7 @@ use crate::wal_numbers::count;
 /// Columns behind those of a case, a row for each side.
 pub(super) const SIDES_HEAD: [&str; 6] = ["side", "outage", "acked", "lost", "ended", "two"];
 
-/// What the columns of [`SIDES_HEAD`] say.
+/// An explanation of the columns of [`SIDES_HEAD`].
 pub(super) const SIDES_WORDS: &str = "Outage: the longest time without an \
     acknowledgement to a side's clients (median over runs), what was acknowledged to them since it began \
     and what of that is lost (all runs), when the old primary took no more writes, for how long there were \
@@ -29,7 +29,7 @@ pub(super) struct PartitionSummary {
 #[derive(Clone, Debug, PartialEq)]
 struct SideSummary {
     name: String,
-    /// Of the runs, in seconds.
+    /// The outages of the runs, in seconds.
     outages: Vec<f64>,
     /// In a run no acknowledgement ended it.
     is_open: bool,

@@ -16,7 +16,7 @@ use crate::html::day;
 use crate::records::{ReportedRecord, TableOptions};
 
 impl ReportedRecord for FleetPlan {
-    /// What was found, and what verifying it takes.
+    /// The backups that were found, and the cost of verifying them.
     fn document(&self, _: &TableOptions) -> Document {
         let backups = self.backups();
         let estimate = &self.estimate;
@@ -94,7 +94,7 @@ fn what_it_takes(plan: &FleetPlan) -> Vec<String> {
     ]
 }
 
-/// What CPU times an estimate rests on, and how they are made again.
+/// Returns the CPU times behind an estimate, and the command that measures them.
 fn cpu_times_section(times: &FleetCpuTimes) -> Section {
     let packings = [
         ("plain", &times.plain),

@@ -99,7 +99,7 @@ fn reasons(answer: &RunAnswer) -> Vec<(&'static str, &str)> {
 
 const NEEDS: &str = "a comparison needs at least two completed rounds or repetitions.";
 
-/// What was claimed or expected, and whether it came out.
+/// Returns the claims and expectations with their outcomes.
 pub(crate) fn expectations(result: &RunResult) -> Markup {
     html! {
         @if !result.expected.is_empty() {

@@ -142,7 +142,7 @@ fn arms(result: &RunResult) -> Markup {
     }
 }
 
-/// What an arm has of its own: settings, and what stands for `${name}` in its steps.
+/// Returns an arm's own settings, and its values of `${name}` in steps.
 fn own(arm: &Arm) -> String {
     // The scale is the same for all.
     let values = arm.values.iter().filter(|(name, _)| *name != "scale");

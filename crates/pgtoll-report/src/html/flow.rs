@@ -59,7 +59,7 @@ type Amounts = [Option<f64>; 5];
 const KINDS: [&str; 5] = ["reads", "reads from disk", "file writes", "WAL", "server CPU, in cores"];
 /// The last of them are no bytes, and known of steps that were followed.
 const CPU: usize = 4;
-/// What is less than this of the largest amount is as good as nothing.
+/// The smallest share of the largest amount that is shown.
 const SHOWN: f64 = 0.001;
 
 type OfServer<'a> = (Series<'a>, Vec<Flow>);

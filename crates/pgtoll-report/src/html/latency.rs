@@ -111,7 +111,7 @@ fn drawing(curves: &[(&Series<'_>, Curve)], width: Width) -> Drawing {
     Drawing { height: bottom + 42.0, marks }
 }
 
-/// Where markers tell the arms apart.
+/// The charts in which markers distinguish the arms.
 const MARKED: [(f64, &str); 4] =
     [(2.0, "50 %"), (10.0, "90 %"), (100.0, "99 %"), (1000.0, "99.9 %")];
 

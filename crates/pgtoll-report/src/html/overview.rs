@@ -85,7 +85,7 @@ fn differences(overview: &Overview) -> Markup {
     }
 }
 
-/// Where the common axis ends at the latest, in per cent.
+/// The largest end of the common axis, in per cent.
 const MOST: f64 = 150.0;
 /// Looks of the two kinds of rows.
 const ARM: usize = 1;

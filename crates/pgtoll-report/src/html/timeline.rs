@@ -50,7 +50,7 @@ const CLIENTS_DRAWN: usize = 64;
 /// A run has about ten.
 const EVENTS_SHOWN: usize = 200;
 
-/// What a client's letters are called, and which colours they have.
+/// The names and colours of a client's letters.
 const STATES: [(char, &str, usize, bool); 3] =
     [('s', "served", 2, false), ('w', "waiting", 4, false), ('e', "an error", 5, true)];
 

@@ -47,10 +47,10 @@ pub fn overview_text(overview: &Overview, directory: &str, style: Style) -> Stri
     text
 }
 
-/// What stands above the differences.
+/// The title of the differences.
 pub(crate) const DIFFERENCES: &str =
     "differences from each baseline in server CPU, 95 % intervals (~ covers zero)";
-/// What stands above what was counted.
+/// The title of counted figures.
 pub(crate) const COUNTED: &str = "WAL, counted over equal work";
 
 /// How many experiments, of what server, on which machine.

@@ -144,7 +144,7 @@ fn info(patrol: &PatrolRecord) -> Vec<Gauge> {
     vec![(labels, 1.0)]
 }
 
-/// Of each fork and class the blocks.
+/// Returns the blocks of each fork and class.
 fn relations(patrol: &PatrolRecord) -> Vec<Gauge> {
     const CLASSES: [FindingClass; 3] =
         [FindingClass::Failure, FindingClass::Suspicion, FindingClass::Unverified];

@@ -18,7 +18,7 @@ pub(crate) struct Bar {
 /// A part of a bar.
 #[derive(Debug)]
 pub(crate) struct Part {
-    /// Which colour: the same for what is the same in other bars.
+    /// The colour: the same for the same kind in other bars.
     pub(crate) kind: usize,
     /// Hatched besides.
     pub(crate) hatched: bool,

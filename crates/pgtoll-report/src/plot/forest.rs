@@ -57,7 +57,7 @@ pub(crate) fn forest_up_to(groups: &[ForestGroup], width: Width, most: f64) -> D
     Drawing { height: height + 24.0, marks }
 }
 
-/// What a ratio cannot be below, and beyond which its size does not matter.
+/// The smallest ratio, in per cent.
 const LEAST: f64 = -100.0;
 const MOST: f64 = 1000.0;
 const GAP: f64 = 12.0;

@@ -14,12 +14,12 @@ pub(crate) struct Look {
 }
 
 impl Look {
-    /// Of the series at this place; the first is what others are compared with.
+    /// Makes the look of the series at this place; the first is the baseline.
     pub(crate) fn from_index(index: usize) -> Self {
         Self { shape: index, colour: Some(index % COLOURS) }
     }
 
-    /// Of a series that shows what chance does.
+    /// Makes the look of a series that shows chance.
     pub(crate) fn grey(index: usize) -> Self {
         Self { shape: index, colour: None }
     }

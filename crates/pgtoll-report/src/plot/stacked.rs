@@ -9,7 +9,7 @@ use crate::plot::{Frame, Scale, n};
 /// A layer of a stack: a value for each bin. All bins are equally wide, and fill the frame.
 #[derive(Debug)]
 pub(crate) struct Layer {
-    /// Which colour: the same for what is the same elsewhere.
+    /// The colour: the same for the same kind elsewhere.
     pub(crate) kind: usize,
     /// Hatched besides.
     pub(crate) hatched: bool,

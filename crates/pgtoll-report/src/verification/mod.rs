@@ -135,7 +135,7 @@ fn amount_words(verification: &VerificationRecord) -> String {
     )
 }
 
-/// What came out; where nothing wrong was found, also what was looked at.
+/// Returns the verdict; without findings also the checks that were made.
 fn verdict(verification: &VerificationRecord) -> String {
     let sums = sums(verification.failures, verification.suspicions, verification.unverified);
     let files = match verification.wrong_files {
@@ -157,7 +157,7 @@ fn verdict(verification: &VerificationRecord) -> String {
     format!("{interrupted}{outcome}")
 }
 
-/// What was looked at, where the verdict does not say it.
+/// Returns the checks that were made, unless the verdict names them.
 fn coverage_beside_findings(verification: &VerificationRecord) -> Option<String> {
     let is_in_verdict = matches!(
         verification.outcome,
@@ -194,7 +194,7 @@ fn file_section(verification: &VerificationRecord, suffix: &str, most: usize) ->
     (verification.wrong_files > 0).then(|| Section::detail(&title, vec![Block::List(lines)]))
 }
 
-/// What a server did meanwhile; `None` where it did nothing.
+/// Returns the changes by a running server; `None`: no changes.
 fn running_words(verification: &VerificationRecord) -> Option<String> {
     let running = verification
         .running

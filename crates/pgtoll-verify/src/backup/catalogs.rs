@@ -52,7 +52,7 @@ fn unpack(tar: &TarFile, to: &Path, left: &mut u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Where in a data directory it stands, made of what its path means: no name leads elsewhere.
+/// Returns its place in a data directory, from the meaning of its path: no name leads elsewhere.
 pub(super) fn needed(member: &str, tablespace: Option<u32>) -> Option<PathBuf> {
     let place = MemberPath::new(member, tablespace);
     let is_needed = match place.kind {

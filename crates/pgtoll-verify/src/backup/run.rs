@@ -25,7 +25,7 @@ use pgtoll_wal::{TarError, TarMember, TarMemberKind, TarStream};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     pub(super) rules: Rules,
-    /// Which of a tablespace's directories is the cluster's; `None`: any.
+    /// The catalog version, which names the cluster's directory in a tablespace; `None`: any.
     pub(super) catalog_version: Option<u32>,
 }
 

@@ -29,12 +29,12 @@ impl Change {
         Self(lsn.0 & !7 | Self::IS_NEW_PAGE)
     }
 
-    /// Of a record that is the image of a page for its hints, and was preceded by no change.
+    /// Makes the change of an image of a page for its hints, without an earlier change.
     pub(super) fn hint(lsn: Lsn) -> Self {
         Self(lsn.0 & !7 | Self::IS_HINT)
     }
 
-    /// What a block's change and a later one come to: hints leave the page what it was.
+    /// Joins a block's change with a later one: hints do not change the page.
     fn then(self, later: Self) -> Self {
         if later.is_hint() && !self.is_hint() { self } else { later }
     }

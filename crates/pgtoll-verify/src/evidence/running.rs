@@ -184,7 +184,7 @@ impl RunningEvidence<'_> {
         if horizon.replays { Err(NotCompared::Replays) } else { Ok(horizon) }
     }
 
-    /// Where WAL ended when it was asked, once all of it up to there is in its files.
+    /// Returns the end of WAL, after all of it up to there was flushed to files.
     fn flushed_position(&mut self) -> Result<Lsn, NotCompared> {
         let (inserted, mut flushed) = self.positions()?;
         let mut waited = Duration::ZERO;

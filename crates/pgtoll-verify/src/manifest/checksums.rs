@@ -15,7 +15,7 @@ use super::{Algorithm, ManifestFile};
 use crate::pace::Pace;
 use crate::settings::{PROGRESS, VerifySettings};
 
-/// What a file's checksum has to be.
+/// The expected checksum of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Checksum {
     algorithm: Algorithm,

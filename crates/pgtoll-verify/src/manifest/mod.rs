@@ -57,7 +57,7 @@ pub enum FileDefect {
     NoTablespace,
 }
 
-/// What was compared with a manifest.
+/// The comparison with a manifest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ManifestCompared {
     /// Files that it lists.
@@ -66,7 +66,7 @@ pub struct ManifestCompared {
     pub checksums: Option<u64>,
 }
 
-/// What differs between a backup and its manifest.
+/// A difference between a backup and its manifest.
 #[derive(Debug, Default)]
 pub(super) struct Difference {
     pub(super) findings: Vec<WrongFile>,
@@ -128,7 +128,7 @@ pub(super) fn compare(
     Ok(difference)
 }
 
-/// What `pg_verifybackup` passes over.
+/// Returns whether `pg_verifybackup` ignores the path.
 fn is_ignored(path: &str) -> bool {
     let names = [MANIFEST, "pg_wal", "postgresql.auto.conf", "recovery.signal", "standby.signal"];
     path.starts_with("pg_wal/") || names.contains(&path)
@@ -150,7 +150,7 @@ pub(crate) fn files_in(manifest: &[u8]) -> Option<u64> {
 }
 
 pub(super) const MANIFEST: &str = "backup_manifest";
-/// What is kept of findings; the rest is counted.
+/// The most findings that are kept; others are counted.
 const FILES_MAX: usize = 10_000;
 
 #[cfg(test)]

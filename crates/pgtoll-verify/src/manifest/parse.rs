@@ -28,7 +28,7 @@ pub(crate) enum Algorithm {
     Sha512,
 }
 
-/// What a manifest says beside its files.
+/// The content of a manifest beside its files.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ManifestFound {
     /// The cluster's; since version 2 (PostgreSQL 17).
@@ -155,7 +155,7 @@ impl Read for Lines<'_> {
 const LINE_BYTES_MAX: usize = 64 << 10;
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// What the manifest's object has.
+/// The fields of the manifest's object.
 #[derive(Debug, Default)]
 struct Parsed {
     version: Option<u64>,

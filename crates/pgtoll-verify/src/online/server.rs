@@ -73,7 +73,7 @@ impl RunningServer {
         Ok(Self { data: data.clone(), postmaster, threads, connection })
     }
 
-    /// Where WAL ends that was inserted, and that was flushed to its files.
+    /// Returns the ends of inserted and of flushed WAL.
     pub(crate) fn wal_positions(&mut self) -> Result<(Lsn, Lsn), Unsettled> {
         let connected = self.connection.as_mut().ok_or(Unsettled::NoServer)?;
         let row = connected.main.query_one(POSITIONS).map_err(|error| refused(&error))?;

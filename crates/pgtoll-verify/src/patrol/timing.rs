@@ -71,5 +71,5 @@ pub(super) fn time_of(bytes: u64, rate: u64) -> Duration {
 const PIECE_SECONDS: u64 = 4;
 const PIECE_BYTES_MIN: u64 = 1 << 20;
 const PIECE_BYTES_MAX: u64 = 64 << 20;
-/// Of a page that is new until the patrol knows of it: little beside the time within which pages are read.
+/// The delay until a patrol knows a new page: short beside the time of a round.
 pub(super) const LIST_EVERY: Duration = Duration::from_secs(300);

@@ -187,7 +187,7 @@ pub struct WalTimeline {
     history: History,
 }
 
-/// What a [`WalTimeline`] comes to.
+/// The result of a [`WalTimeline`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FinishedTimeline {
     /// The last one is still open. Behind a gap one begins that has no redo point.

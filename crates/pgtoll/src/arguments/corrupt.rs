@@ -82,7 +82,7 @@ pub(crate) enum ForkName {
     Fsm,
     /// The visibility map.
     Vm,
-    /// What an unlogged relation begins with after a crash.
+    /// The fork that an unlogged relation is reset to after a crash.
     Init,
 }
 

@@ -104,7 +104,7 @@ fn show(progress: EnableProgress, printer: &mut Printer) {
     printer.progress(&format!("{label}: {done} of {all} MiB"), done, all);
 }
 
-/// What would be done, and how long it would take. A server may run meanwhile.
+/// Predicts the work and its time. A server may run meanwhile.
 fn dry_run(
     data: &Path,
     arguments: &EnableArguments,

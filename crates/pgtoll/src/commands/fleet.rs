@@ -55,7 +55,7 @@ fn plan_fleet(
     output::finish(planned, format, &TableOptions::default(), None, printer)
 }
 
-/// Of the user's record, or of pgtoll's own.
+/// Returns the CPU times of the user's record, or of pgtoll's own.
 fn cpu_times(record: Option<&Path>) -> anyhow::Result<FleetCpuTimes> {
     let Some(path) = record else {
         return Ok(built_in_cpu_times()?);

@@ -119,7 +119,7 @@ fn in_directory(directory: &Path) -> anyhow::Result<PathBuf> {
     Err(Usage::error(format!("{directory} holds no record: {name} is missing"), hint))
 }
 
-/// Where the record of a result directory may be: as it was written, or compressed to be kept.
+/// Returns the possible record files of a result directory: as written, or compressed.
 fn record_files(directory: &Path) -> impl Iterator<Item = PathBuf> {
     ["", ".zst"]
         .map(|ending| directory.join(format!("{}{ending}", pgtoll_measure::RECORD_FILE)))

@@ -110,7 +110,7 @@ fn date() -> anyhow::Result<String> {
     Ok(time.strftime("%Y-%m-%d").to_string())
 }
 
-/// What `--help` says of a command, as a chapter of the book.
+/// Returns a command's `--help` as a chapter of the book.
 fn chapter(words: &[String]) -> String {
     let requested = words.iter().map(String::as_str).chain(["--help"]);
     let help = Arguments::command().term_width(WIDTH).try_get_matches_from(requested);
@@ -120,7 +120,7 @@ fn chapter(words: &[String]) -> String {
     text
 }
 
-/// Of the book's blocks, so that they also fit beside the table of contents.
+/// The width of the book's blocks, which also fit beside the table of contents.
 const WIDTH: usize = 80;
 
 #[cfg(test)]

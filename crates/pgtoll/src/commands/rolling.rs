@@ -21,7 +21,7 @@ use crate::mistakes::Usage;
 use crate::printer::Printer;
 use crate::test_hooks::pause_if_told;
 
-/// What both commands ask for.
+/// The request of both commands.
 #[derive(Clone, Copy)]
 pub(crate) struct RollingCommand<'a> {
     enable: bool,
@@ -119,7 +119,7 @@ impl RollingDialogue for Dialogue<'_> {
     }
 }
 
-/// What the pgtoll that leads a run asks of a node's machine: `__node VERB PGDATA [JOBS]`.
+/// Runs a request of the leading pgtoll on a node's machine: `__node VERB PGDATA [JOBS]`.
 pub(crate) fn node(words: &[OsString], printer: &mut Printer) -> anyhow::Result<Status> {
     let usage = || Usage::error("__node is for pgtoll itself", "see pgtoll enable --help");
     let (verb, data, jobs) = match words {

@@ -19,7 +19,7 @@ impl ServerWaits {
         Ok(Self { interruption, _registered: registered })
     }
 
-    /// What ends the waiting of connections that it is given to.
+    /// Returns the interruption that ends waits of connections.
     pub(crate) fn interruption(&self) -> &Interruption {
         &self.interruption
     }

@@ -438,7 +438,7 @@ impl Follower {
         self.last_end = mark;
     }
 
-    /// What came with the statement, up to the end of the data, was passed over.
+    /// Skips all that came with the statement, up to the end of the data.
     fn copy_in_begins(&mut self) {
         let is_end = |awaited: &Awaited| matches!(awaited, Awaited::CopyEnd);
         let end = self.awaited.iter().position(is_end);

@@ -12,7 +12,7 @@ pub(super) fn title(statistics: &WalStatisticsRecord) -> String {
     format!("WAL of PostgreSQL {}", statistics.source.major)
 }
 
-/// Which WAL, and whether all of it could be read.
+/// Returns the heading: the WAL, and whether all of it could be read.
 pub(super) fn heading(statistics: &WalStatisticsRecord) -> Markup {
     let source = &statistics.source;
     html! {
@@ -32,7 +32,7 @@ pub(super) fn heading(statistics: &WalStatisticsRecord) -> Markup {
     }
 }
 
-/// What is not in it.
+/// Returns the parts that are missing.
 fn incomplete(statistics: &WalStatisticsRecord) -> Markup {
     html! {
         @if !statistics.source.gaps.is_empty() {

@@ -14,7 +14,7 @@ use crate::plot::{
 };
 use crate::wal_numbers::{formatted, moment, rate, size_of, span};
 
-/// Of the first picture.
+/// Returns the title of the first picture.
 pub(super) fn title(statistics: &WalStatisticsRecord) -> &'static str {
     if WalSeries::over_time(statistics).is_some() {
         "The rate over time"
@@ -353,7 +353,7 @@ fn time(microseconds: f64, form: &str) -> String {
     time.map(|time| formatted(time, form)).unwrap_or_default()
 }
 
-/// Which days the axis is of.
+/// Returns the days of the axis.
 fn days(from: f64, to: f64) -> String {
     let first = time(from, DAY);
     let last = time(to, DAY);

@@ -81,7 +81,7 @@ const LOAD: Duration = Duration::from_secs(3);
 /// Copying, starting and removing the servers of a run.
 const OVERHEAD: Duration = Duration::from_secs(5);
 
-/// What will be done, and about how long it takes.
+/// Returns the plan in words, with its time.
 fn introduction(plan: &CorruptionPlan) -> String {
     let seconds = (plan.duration + OVERHEAD).as_secs_f64() * f64::from(plan.runs + 2);
     format!(

@@ -70,7 +70,7 @@ fn plan(arguments: &LabExchangeArguments) -> ExchangePlan {
     }
 }
 
-/// What will be done, and about how long it takes.
+/// Returns the plan in words, with its time.
 fn introduction(plan: &ExchangePlan) -> String {
     let cases = plan.delays.len() * plan.commits.len() * plan.repetitions as usize;
     let each = plan.load + plan.judged + OVERHEAD;

@@ -153,7 +153,7 @@ fn check(plan: &FailoverPlan) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What will be done, and about how long it takes.
+/// Returns the plan in words, with its time.
 fn introduction(plan: &FailoverPlan) -> String {
     format!(
         "{} of a primary and a standby ({}), {} clients; about {:.0} min, about 500 MB of disk",

@@ -11,7 +11,7 @@ use crate::commands::measure::tell_leftovers;
 use crate::commands::{absolute, measure};
 use crate::printer::Printer;
 
-/// Where a lab's servers are made, and by whom they are run.
+/// The directory and the user of a lab's servers.
 pub(super) struct LabGround {
     pub(super) interrupt: Interrupt,
     work_dir: PathBuf,
@@ -39,7 +39,7 @@ impl LabGround {
         tell_leftovers(&self.work_dir, &self.user, printer);
     }
 
-    /// What starts servers, and the machine.
+    /// Makes the guard that starts servers, with the machine's facts.
     pub(super) fn guard(&self) -> anyhow::Result<(Guard, Host)> {
         let options = GuardOptions::of_this_program(self.work_dir.clone(), self.user.clone());
         Ok((Guard::begin(&options, &self.interrupt)?, pgtoll_measure::host(&self.work_dir)?))

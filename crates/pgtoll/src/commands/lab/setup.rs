@@ -44,7 +44,7 @@ fn survey(interrupt: &Interrupt) -> anyhow::Result<EngineSurvey> {
     Ok(EngineSurvey::from_installations(&found.installations))
 }
 
-/// What is there, a line each.
+/// Shows the installed engines, a line each.
 fn show(survey: &EngineSurvey, interrupt: &Interrupt, printer: &mut Printer) -> anyhow::Result<()> {
     if let Some(server) = &survey.installation {
         let version = &server.version;

@@ -85,7 +85,7 @@ fn warn_of_skipped(requested: &[PlannedExperiment], found: &Installation, printe
     }
 }
 
-/// What will be printed.
+/// Returns the kind of the record that will be printed.
 fn record_kind(arguments: &MeasureArguments) -> RecordKind {
     match arguments {
         MeasureArguments { list: true, .. } => RecordKind::for_record::<ExperimentList>(),
@@ -111,7 +111,7 @@ struct PlannedExperiment {
     run_name: Option<String>,
 }
 
-/// Where and with what experiments run.
+/// The site of experiments.
 struct Workplace<'a> {
     arguments: &'a MeasureArguments,
     installation: Installation,
@@ -378,7 +378,7 @@ fn apply_overrides(
     Ok(experiment.checked()?)
 }
 
-/// What `--quick` stands for.
+/// The budget of `--quick`.
 const QUICK_BUDGET: Duration = Duration::from_secs(60);
 const QUICK_ROUNDS: u32 = 4;
 
@@ -525,7 +525,7 @@ fn with_interim(title: &str, interim: &InterimEstimate) -> String {
     if interim.is_empty() { title.to_owned() } else { format!("{title} ({interim})") }
 }
 
-/// What was measured is shown, however the run ended.
+/// Shows the measurements, however the run ended.
 fn finish(
     outcome: Result<(), BenchError>,
     output: &Path,

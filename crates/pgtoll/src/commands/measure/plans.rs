@@ -27,7 +27,7 @@ pub(super) fn list(arguments: &MeasureArguments) -> anyhow::Result<ExperimentLis
     Ok(ExperimentList { schema: EXPERIMENTS_SCHEMA.to_owned(), experiments })
 }
 
-/// What `--check` says of experiments in which nothing is wrong.
+/// Returns the plan of valid experiments, for `--check`.
 pub(super) fn checked(requested: &[PlannedExperiment]) -> PlanRecord {
     let mut record = record(requested);
     for (item, run) in requested.iter().zip(&mut record.experiments) {
@@ -40,7 +40,7 @@ pub(super) fn checked(requested: &[PlannedExperiment]) -> PlanRecord {
     record
 }
 
-/// What would run, and where.
+/// Returns the plan.
 pub(super) fn plan(
     requested: &[PlannedExperiment],
     server: &str,

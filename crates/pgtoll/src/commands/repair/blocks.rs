@@ -22,7 +22,7 @@ use crate::commands::record_text;
 use crate::mistakes::Usage;
 use crate::printer::Printer;
 
-/// What a verification found.
+/// The damage that a verification found.
 pub(super) struct FoundDamage {
     pub(super) blocks: Vec<DamagedBlock>,
     /// Something is wrong that is no block.

@@ -73,7 +73,7 @@ impl Target {
     }
 }
 
-/// What the server says of a block.
+/// Returns the server's answer about a block.
 fn answer(server: &mut RunningServer, fork: RelationFork, block: u32) -> BlockAnswer {
     match server.ask(fork, block) {
         ServerAnswer::Refuses => BlockAnswer::Refuses,

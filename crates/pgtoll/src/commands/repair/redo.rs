@@ -11,7 +11,7 @@ use pgtoll_system::Interrupt;
 use crate::commands::absolute;
 use crate::test_hooks::show_if_told;
 
-/// Where and with what server it is done.
+/// The site and the server of redo.
 pub(super) struct Redo<'a> {
     pub(super) work_dir: PathBuf,
     /// The installation that was asked for.

@@ -160,7 +160,7 @@ fn arm(name: &str) -> ComparedArmPlan {
     ComparedArmPlan { name: name.to_owned(), checksums, ..ComparedArmPlan::default() }
 }
 
-/// What will be done.
+/// Returns the plan in words.
 fn introduction(plan: &ComparisonPlan, sources: &[ComparedSource]) -> String {
     let data: Vec<String> =
         sources.iter().map(|source| source.data.display().to_string()).collect();

@@ -129,7 +129,7 @@ fn settings(arguments: &ReplayRunArguments) -> ReplaySettings {
 /// Broken sessions that are named.
 const BROKEN_MAX: usize = 10;
 
-/// What a plan or logs have.
+/// Reads the workload of a plan or logs.
 fn workload(options: &LogOptions, printer: &mut Printer) -> anyhow::Result<CapturedWorkload> {
     if let Some(plan) = plan_of(options)? {
         return Ok(plan);
@@ -141,7 +141,7 @@ fn workload(options: &LogOptions, printer: &mut Printer) -> anyhow::Result<Captu
     read.map_err(|error: ReplayError| error.into())
 }
 
-/// What a plan or logs have, in parts: of logs none is kept, so that the memory does not grow with them.
+/// Reads a plan or logs in parts, with flat memory.
 fn read_parts(
     options: &LogOptions,
     printer: &mut Printer,

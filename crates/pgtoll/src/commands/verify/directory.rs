@@ -126,7 +126,7 @@ fn went_on(journal: &ResumeJournal) -> Option<String> {
     Some(format!("{} of this were read by a run before, which was interrupted", size(before)))
 }
 
-/// What is done is forgotten; what is not is kept, and how is said.
+/// Removes a finished journal; otherwise says how to resume.
 fn keep(
     journal: ResumeJournal,
     verified: &Verified,
@@ -168,7 +168,7 @@ impl Access {
         }
     }
 
-    /// What was not done as it was asked for.
+    /// Returns a note on a deviation from the request.
     fn note(&self) -> Option<&'static str> {
         match self {
             Self::Mapped(disk) if disk.is_refused() => Some(

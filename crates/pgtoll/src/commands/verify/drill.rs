@@ -106,7 +106,7 @@ fn of_repository(
     })
 }
 
-/// What barman keeps as files is a directory, whose WAL lies beside.
+/// Returns the files of a backup in barman's directory, with the WAL beside.
 fn files_of_barman(data: &Path) -> anyhow::Error {
     let quoted = |path: &Path| shell_quoted(&path.to_string_lossy());
     let wals = data.ancestors().nth(3).unwrap_or(data).join("wals");

@@ -99,7 +99,7 @@ fn only(names: &Names, patterns: &[String]) -> anyhow::Result<HashSet<RelFileLoc
     Ok(chosen)
 }
 
-/// Where the WAL of a backup may be: paths, which are one place, and URLs.
+/// Returns the places of a backup's WAL: paths, which are one place, and URLs.
 fn wal_places(wal: &[PathBuf], interrupt: &Interrupt) -> anyhow::Result<Vec<WalPlace>> {
     let mut paths = Vec::new();
     let mut places = Vec::new();

@@ -21,7 +21,7 @@ pub(crate) fn attach(
     Attached::to(data, dsn, waits.interruption()).map_err(cause)
 }
 
-/// What went wrong with a connection or a file is told as everywhere.
+/// Returns the error of a connection or file.
 fn cause(error: AttachError) -> anyhow::Error {
     match error {
         AttachError::Server(error) => error.into(),

@@ -111,7 +111,7 @@ impl PatrolClock for SystemClock {
     }
 }
 
-/// What is shown of a patrol while it goes on.
+/// The displayed state of a running patrol.
 struct Shown<'a> {
     printer: &'a mut Printer,
     arguments: &'a VerifyArguments,
@@ -140,7 +140,7 @@ impl Shown<'_> {
         if self.failure.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// What a round takes, and whether that is soon enough.
+    /// Announces the time of a round, and whether it is short enough.
     fn announce(&mut self, record: &PatrolRecord, rate: Option<u64>) {
         let span = |seconds| TimeSpan(Duration::from_secs(seconds)).rounded();
         let budget = &record.budget;

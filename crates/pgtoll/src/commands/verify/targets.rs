@@ -15,7 +15,7 @@ use crate::commands::location;
 use crate::commands::server_waits::ServerWaits;
 use crate::mistakes::Usage;
 
-/// What is verified by itself.
+/// A target that is verified by itself.
 pub(super) enum Target {
     Directory(Box<Directory>),
     Tars(TarBackup),

@@ -20,11 +20,11 @@ use crate::printer::Printer;
 /// Told how many segments have been read.
 pub(super) type Watch<'a> = &'a mut dyn FnMut(usize) -> ControlFlow<()>;
 
-/// What was read of files.
+/// The result of reading files.
 pub(super) struct FilesRead<T> {
     pub(super) summary: WalSummary<T>,
     pub(super) end: End,
-    /// What else there is in the files.
+    /// Notes on other content of the files.
     pub(super) notes: Vec<String>,
 }
 
@@ -84,7 +84,7 @@ fn segments(paths: &[PathBuf], interrupt: &Interrupt) -> anyhow::Result<Vec<Segm
 /// How often what a running server has is read again.
 const READ_AGAIN: u32 = 3;
 
-/// What watches a server's stream.
+/// Returns the watch of a server's stream.
 pub(super) fn stream_watch<'a>(
     time: Option<Duration>,
     interrupt: &'a Interrupt,

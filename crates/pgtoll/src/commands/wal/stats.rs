@@ -84,7 +84,7 @@ fn request_from(
     Ok(Some((control_file(named)?.system_identifier, by_files(named, names))))
 }
 
-/// What relations of this WAL are called. Names that are missing are no reason to show nothing.
+/// Returns the names of relations in this WAL. Missing names are not an error.
 fn called(
     arguments: &WalStatsArguments,
     dsn: Option<&Dsn>,

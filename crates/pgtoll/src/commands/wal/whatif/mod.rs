@@ -30,14 +30,14 @@ use crate::mistakes::Usage;
 use crate::printer::Printer;
 use today::Today;
 
-/// What the command line asks, and of which server's WAL.
+/// The question of the command line, and the WAL's server.
 struct Inquiry<'a> {
     arguments: &'a WalWhatIfArguments,
     asked: AskedSettings,
     today: Today,
 }
 
-/// What it comes to for this WAL.
+/// The question for this WAL.
 struct Asked {
     settings: SourceSettings,
     guessed: GuessedSettings,
@@ -46,7 +46,7 @@ struct Asked {
     question: Arc<Question>,
 }
 
-/// What was asked, and what came out.
+/// The question and the answer.
 type Answered = (Asked, FilesRead<Answer>);
 
 pub(crate) fn run(arguments: &WalWhatIfArguments, printer: &mut Printer) -> anyhow::Result<Status> {
@@ -151,7 +151,7 @@ fn survey(
 const ENOUGH: usize = 8;
 
 impl Inquiry<'_> {
-    /// What is asked of WAL that is laid out so.
+    /// Returns the question for WAL of this geometry.
     fn answer(
         &self,
         survey: &CheckpointSurvey,

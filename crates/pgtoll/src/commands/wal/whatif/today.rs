@@ -70,7 +70,7 @@ impl Today {
         Ok(found)
     }
 
-    /// What is not set there is as the server has it by itself, if its files are there at all.
+    /// Reads the settings of a data directory; missing ones have the server's defaults.
     fn of_data_directory(data: &Path) -> Self {
         let mut found = Self::default();
         if let Ok(control) = control_file(data) {
