@@ -338,7 +338,7 @@ impl Cluster {
         Ok(guard.run(program, &all)?.tail)
     }
 
-    /// What tells a client program (`psql`, `pgbench`, a load generator of others) where the server
+    /// Variables that tell a client program (`psql`, `pgbench`, a load generator of others) where the server
     /// is: `PGHOST`, `PGPORT`, `PGUSER`, `PGDATABASE`.
     pub fn environment(&self) -> BTreeMap<String, String> {
         let sockets = self.directory.to_string_lossy().into_owned();

@@ -149,7 +149,7 @@ fn put(pid: i32, group: &Path) -> Result<(), ClusterError> {
 }
 
 const PREFIX: &str = "pgtoll-";
-/// What version 1 allows in swap. Were it nothing, the limit of the sum would be met before that of
+/// The swap limit of version 1. Were it nothing, the limit of the sum would be met before that of
 /// the memory, and meeting it is not counted by every kernel (Linux 6.18). More than the 64 pages
 /// that the kernel charges at once.
 const SWAP_BYTES: u64 = 1 << 20;
@@ -232,7 +232,7 @@ impl Hierarchy {
     }
 }
 
-/// Where groups can be made: below pgtoll's own group, so that its limits hold for the new one too;
+/// Returns the place for new groups: below pgtoll's own group, so that its limits hold for the new one too;
 /// in version 2 below the nearest group around it that hands the controller down, since one with
 /// processes of its own cannot.
 fn place() -> Result<(Hierarchy, PathBuf), ClusterError> {

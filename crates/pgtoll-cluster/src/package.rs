@@ -189,7 +189,7 @@ fn programs_in(roots: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
     bins.filter(|bin| bin.join("postgres").is_file()).collect()
 }
 
-/// Where pip puts the packages that it installs together with this program:
+/// Returns the directory in which pip puts the packages that it installs together with this program:
 /// `lib/python3.11/site-packages` beside `bin`, and `dist-packages` for Debian's Python. Elsewhere
 /// than in a directory `bin`, the program was not put by pip.
 fn packages_beside(executable: &Path) -> Vec<PathBuf> {
@@ -212,7 +212,7 @@ fn packages_beside(executable: &Path) -> Vec<PathBuf> {
 /// The directory of servers that root fetched.
 pub(crate) const SYSTEM_STORE: &str = "/var/cache/pgtoll/postgres";
 
-/// Where this user's servers are fetched to; `None` without a home. Root's servers run as another
+/// Returns the directory of this user's fetched servers; `None` without a home. Root's servers run as another
 /// user, who cannot reach root's home.
 pub(crate) fn store() -> Option<PathBuf> {
     if geteuid().is_root() {

@@ -4,7 +4,7 @@ use procfs::process::Process;
 
 use crate::process::descendants;
 
-/// What the processes of a starting server do that recover it: a value that changes as long as they
+/// The activity of a starting server's recovery processes: a value that changes as long as they
 /// get on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StartupActivity {

@@ -200,7 +200,7 @@ impl Attached {
         self.connection.take()
     }
 
-    /// What the server calls its relations, and of databases that take no connections what the
+    /// Returns the server's names of relations, and of databases that take no connections what the
     /// files say.
     pub fn names(&mut self, data: &DataDirectory) -> Result<Names, DatadirError> {
         let from_files = Names::of_data_directory(&data.path);

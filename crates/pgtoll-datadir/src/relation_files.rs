@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use pgtoll_format::catalog::{DEFAULT_TABLESPACE, GLOBAL_TABLESPACE};
 use pgtoll_format::{ControlFile, ForkNumber, RelFileLocator};
 
-/// What a relation's file is called (`parse_filename_for_nontemp_relation`, and the names of
+/// The name of a relation's file (`parse_filename_for_nontemp_relation`, and the names of
 /// temporary relations).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RelationFileName {

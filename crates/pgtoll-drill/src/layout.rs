@@ -13,7 +13,7 @@ use crate::repository::RepositorySurvey;
 use crate::tars::{TarSurvey, mapped_oids};
 use crate::writer::{CopyWriter, link_tablespace};
 
-/// What is copied of a backup. Paths of the copy are relative to the cluster's directory, which has
+/// The files of a backup that are copied. Paths of the copy are relative to the cluster's directory, which has
 /// `data` and `tablespaces`.
 #[derive(Debug, Default)]
 pub(crate) struct CopyLayout {

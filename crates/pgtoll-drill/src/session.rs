@@ -119,7 +119,7 @@ fn describe(error: &Error) -> String {
     }
 }
 
-/// What is missing on this machine: libraries of extensions, locales of its system. And locks of
+/// Returns whether the error is a shortage of this machine: libraries of extensions, locales of its system. And locks of
 /// prepared transactions.
 fn is_of_this_machine(words: &str, sqlstate: Option<&str>) -> bool {
     const MISSING: [&str; 6] = [

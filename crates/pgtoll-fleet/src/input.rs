@@ -156,7 +156,7 @@ fn files(backup: &StoredBackup, objects: &[StoredObject]) -> Vec<StoredFile> {
     objects.iter().map(file).collect()
 }
 
-/// What the manifest lists, in the order of the objects, each of which is read once: the files of the
+/// Returns the files of the manifest, in the order of the objects, each of which is read once: the files of the
 /// backup, or of this part, and of other parts those that are about all of it.
 fn pgbackrest_files(
     backup: &StoredBackup,

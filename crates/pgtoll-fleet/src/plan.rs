@@ -69,7 +69,7 @@ pub fn plan(
     })
 }
 
-/// What is not read below this URL. One without a backup is a cluster that is not backed up, or a wrong name:
+/// Returns the refusals below this URL. One without a backup is a cluster that is not backed up, or a wrong name:
 /// other URLs' backups do not answer for it.
 fn refusals(url: &StoreUrl, found: Layout) -> Vec<FleetRefusal> {
     if found.backups.is_empty() && found.unread.is_empty() {

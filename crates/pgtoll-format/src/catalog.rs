@@ -37,7 +37,7 @@ pub const GLOBAL_TABLESPACE: u32 = 1664;
 /// Bytes of a name (`NAMEDATALEN`); the rest is zero.
 pub const NAME_BYTES: usize = 64;
 
-/// What differs between the catalogs' files of major versions. Sources: `postgres.bki` and
+/// The differences between the catalogs' files of major versions. Sources: `postgres.bki` and
 /// `relmapper.c` of each.
 #[derive(Debug, PartialEq, Eq)]
 pub struct CatalogFacts {
@@ -81,7 +81,7 @@ impl Type {
     }
 }
 
-/// Where the column of this name stands behind the row's header, and how many columns there are up
+/// Returns the offset of the column of this name behind the row's header, and how many columns there are up
 /// to it. Run by the compiler, which refuses a name that is not there.
 const fn column_offset(columns: &[Column], name: &str) -> ColumnOffset {
     let mut number = 0;

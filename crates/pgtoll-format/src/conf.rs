@@ -300,7 +300,7 @@ fn string(text: &str) -> usize {
     0
 }
 
-/// What a quoted string means (`DeescapeQuotedString`). Octal escapes may make bytes that are not
+/// Returns the value of a quoted string (`DeescapeQuotedString`). Octal escapes may make bytes that are not
 /// UTF-8; they are replaced.
 fn unescaped(quoted: &str) -> String {
     let inner = quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default();

@@ -109,7 +109,7 @@ pub trait Transactions {
     /// The outcome of this one; `None`: nothing is known.
     fn status(&mut self, xid: u32) -> Option<TransactionStatus>;
 
-    /// Which transaction of this multixact changed the row rather than locked it; `None`: none
+    /// Returns the transaction of this multixact that changed the row rather than locked it; `None`: none
     /// did, or nothing is known.
     fn updater(&mut self, multixact: u32) -> Option<u32>;
 }

@@ -11,7 +11,7 @@ use crate::bytes::{u16_at, u32_at};
 /// packages are.
 pub const PAGE_BYTES: usize = 8192;
 
-/// Where a page's header holds its checksum (`pd_checksum`, after `pd_lsn`), in bytes from the
+/// The range of the checksum in a page's header (`pd_checksum`, after `pd_lsn`), in bytes from the
 /// page's begin.
 pub const PAGE_CHECKSUM: Range<usize> = 8..10;
 
@@ -117,7 +117,7 @@ pub enum Fault {
     NotZero,
 }
 
-/// What a server says of `page`, exactly: no stricter, and no more lenient. `computed` is the
+/// Returns a server's exact verdict on `page`: no stricter, and no more lenient. `computed` is the
 /// checksum of its bytes at its block; `None` where the cluster has no checksums.
 ///
 /// Whoever reads many pages computes the checksums of several at once, so that they are given here.

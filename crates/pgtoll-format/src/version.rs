@@ -212,7 +212,7 @@ const SUMMING_UNTIL_18: PageSumming =
 const SUMMING_19: PageSumming =
     PageSumming { kernels: &["server-avx2", "server-sse2", "server-neon"], copies: false };
 
-/// What differs between the WAL of major versions. Sources: `xlog_internal.h`, `xlogrecord.h` and
+/// The differences between the WAL of major versions. Sources: `xlog_internal.h`, `xlogrecord.h` and
 /// `pg_control.h` of each.
 #[derive(Debug, PartialEq)]
 pub struct WalFacts {

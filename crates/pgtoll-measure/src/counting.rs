@@ -166,7 +166,7 @@ fn count(
     Ok(CountedArm { counters, shown, predicted })
 }
 
-/// What reads the pages that `mix` will need and changes nothing: itself, or, since pgbench's scripts
+/// Returns a read-only load on the pages that `mix` will need: itself, or, since pgbench's scripts
 /// all ask for the same accounts with the same seed, the one of them that only reads. `None` for
 /// scripts of a user that write.
 fn warm_up(mix: &Mix) -> Option<Mix> {
@@ -197,7 +197,7 @@ impl<'a> Counting<'a> {
         Ok(Self { cluster, facts, before, io_before: io.sample()? })
     }
 
-    /// What was counted since. Ends with a checkpoint, so that every block that the work changed
+    /// Returns the counts since the start. Ends with a checkpoint, so that every block that the work changed
     /// is written.
     pub(crate) fn end(
         self,

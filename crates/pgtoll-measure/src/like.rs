@@ -143,7 +143,7 @@ impl SettingsOfServer {
         Ok(Self { server, version, settings })
     }
 
-    /// What of it the experiment's arms get on a server of these versions' facts, on a machine with
+    /// Returns the part of it that the experiment's arms get on a server of these versions' facts, on a machine with
     /// so much memory. What an arm sets stays the arm's.
     pub fn for_experiment(
         &self,

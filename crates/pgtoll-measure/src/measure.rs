@@ -168,7 +168,7 @@ fn version_text(connection: &mut Connection) -> Result<String, pgtoll_wire::Erro
     connection.query_one("SELECT version() AS version")?.parse("version")
 }
 
-/// What differs from the defaults, and who does I/O (18 and later), with units. Where the server lies
+/// Returns the settings that differ from the defaults, and the I/O method (18 and later), with units. Where the server lies
 /// is no such setting.
 fn settings_shown(
     connection: &mut Connection,

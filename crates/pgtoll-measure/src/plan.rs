@@ -95,7 +95,7 @@ const BYTES_PER_SCALE: u64 = 15_500_000;
 /// An empty cluster with its WAL segments after a load.
 const BYTES_PER_CLUSTER: u64 = 120_000_000;
 
-/// What takes how long, for the plan's estimate. They decide what fits into a budget, and nothing
+/// Times of steps, for the plan's estimate. They decide what fits into a budget, and nothing
 /// that is measured.
 mod cost {
     use std::time::Duration;
@@ -419,7 +419,7 @@ impl Plan {
         Ok(())
     }
 
-    /// What the servers of the workload that needs most use at once: their data in the page cache,
+    /// Returns the memory that the servers of the largest workload use at once: their data in the page cache,
     /// and again what of it their shared buffers hold.
     fn memory_bytes(&self) -> u64 {
         let data = self.data_bytes();

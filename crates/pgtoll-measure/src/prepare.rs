@@ -133,7 +133,7 @@ fn fill_pgbench_tables(origin: &Cluster, run: &mut Run<'_>) -> Result<(), BenchE
     Ok(())
 }
 
-/// What `pgbench --initialize` makes, rows and keys included, as its documentation describes it; one
+/// Returns the tables that `pgbench --initialize` makes, rows and keys included, as its documentation describes it; one
 /// transaction.
 fn pgbench_tables(scale: u32) -> String {
     let tellers = u64::from(scale) * 10;

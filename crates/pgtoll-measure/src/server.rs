@@ -197,7 +197,7 @@ impl<'a> Server<'a> {
         Ok(usage.is_none_or(|usage| usage.limit_hits > 0))
     }
 
-    /// What the server has moved since [`Server::begin`], in this round of a workload at this time of
+    /// Returns the server's counters since [`Server::begin`], in this round of a workload at this time of
     /// the run.
     pub(crate) fn sample(
         &mut self,

@@ -118,7 +118,7 @@ pub struct Unadvised {
     pub needs: Option<(usize, u64)>,
 }
 
-/// Which of the rows a reader may miss in the recommendation: they save a twentieth of today's WAL, or
+/// Returns rows that a reader may miss in the recommendation: they save a twentieth of today's WAL, or
 /// of what is `advised`. Rows without hints or without full-page writes are none: pgtoll recommends
 /// neither.
 pub fn unadvised(

@@ -25,7 +25,7 @@ pub struct IoSample {
     /// whole. Where the file system has large folios (ext4 since Linux 6.16), 8 kB of WAL may so
     /// count as hundreds.
     pub write_bytes: u64,
-    /// Of `write_bytes`, what never came to a device since its file was truncated or removed
+    /// The part of `write_bytes` that never came to a device since its file was truncated or removed
     /// before.
     pub cancelled_write_bytes: u64,
     /// Given to `read(2)` and its relatives, from the page cache too, and from pipes and sockets.

@@ -63,7 +63,7 @@ impl CarriedPages {
         self.pages.contains_key(block)
     }
 
-    /// Of this number of carried pages, at most so many were written and dirtied again between two
+    /// Returns the most of this number of carried pages that were written and dirtied again between two
     /// censuses: as many as left.
     #[expect(clippy::cast_precision_loss, reason = "hundreds of pages")]
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not more")]

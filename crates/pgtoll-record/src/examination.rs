@@ -25,7 +25,7 @@ pub struct Examination {
     pub host: Host,
     /// The findings, group by group.
     pub findings: Vec<FitnessCheck>,
-    /// What comparisons of what does not differ say of this machine's intervals; empty when there
+    /// Calibrations of this machine's intervals by comparisons without a difference; empty when there
     /// are too few of them.
     pub calibration: Vec<Calibration>,
     /// The runs of `--null`.

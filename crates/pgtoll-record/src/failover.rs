@@ -421,7 +421,7 @@ pub struct PartitionSide {
     pub clients: u32,
     /// Transactions that were acknowledged to them since the partition began.
     pub acknowledged: u64,
-    /// Of all that was acknowledged to them: absent in the end. `None` where the final set could not be
+    /// The part acknowledged to them that is absent in the end. `None` where the final set could not be
     /// read.
     pub lost: Option<u64>,
     /// The longest time without an acknowledgement to any of them (a duration).
@@ -457,7 +457,7 @@ pub struct ThirdNode {
     /// WAL that it had received behind the place where the new primary's timeline begins (bytes): what the
     /// new primary does not have. `None` where that is unknown.
     pub past_fork_bytes: Option<u64>,
-    /// What repmgr said where it refused to let it follow the new primary (`repmgr standby follow`);
+    /// The message of repmgr when it refused to let it follow the new primary (`repmgr standby follow`);
     /// `None` where it follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// The version of the form of a [`JudgeRecord`].
 pub const JUDGE_SCHEMA: &str = "pgtoll.judge/1";
 
-/// What an application saw: clients wrote transactions with ids of their own, and the ids that are
+/// The observations of an application: clients wrote transactions with ids of their own, and the ids that are
 /// there in the end were compared with the clients' journals.
 ///
 /// Times in seconds (`_s`) count from the begin of the run.
@@ -200,7 +200,7 @@ pub struct LostTransactions {
     pub by_deposed: u64,
     /// The part that was acknowledged afterwards by the last primary, or by an unknown one.
     pub by_survivor: u64,
-    /// Of these, in any of the three: acknowledged with the warning that synchronous standbys were not
+    /// The part in any of the three that was acknowledged with the warning that synchronous standbys were not
     /// awaited.
     pub unreplicated: u64,
     /// How long before the fault the earliest of them was acknowledged; `None` where none was before.
@@ -281,7 +281,7 @@ pub struct JudgedClient {
     /// How long after the end of the load, or of the fault, it was served again; `None`: not within
     /// the limit.
     pub healed_s: Option<f64>,
-    /// What it saw, a letter for each bin of [`JudgeRecord::bin_s`]: `s` served, `w` waiting, `e` an
+    /// Its observations, a letter for each bin of [`JudgeRecord::bin_s`]: `s` served, `w` waiting, `e` an
     /// error, `.` nothing was due.
     pub line: String,
 }

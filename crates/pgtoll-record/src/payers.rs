@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Interval;
 
-/// What statements did while a server was watched, by `pg_stat_statements`: differences between
+/// The work of statements while a server was watched, by `pg_stat_statements`: differences between
 /// looks at the ends of windows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StatementWatch {
@@ -35,7 +35,7 @@ pub struct StatementWork {
     pub blocks_read: u64,
     /// Blocks that its own session wrote; new blocks are among them.
     pub blocks_written: u64,
-    /// Of SELECTs: blocks dirtied, less the full-page images that they logged. A page that is
+    /// Blocks dirtied by SELECTs, less the full-page images that they logged. A page that is
     /// dirtied again after its eviction counts again.
     pub select_dirtied: u64,
 }

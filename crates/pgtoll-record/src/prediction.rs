@@ -11,7 +11,7 @@ use crate::{AdvisedAction, Interval, PayerRanking, PredictionChecks, StatementWa
 /// The version of the form of a prediction.
 pub const PREDICTION_SCHEMA: &str = "pgtoll.prediction/1";
 
-/// What other settings would cost a server that was only watched: what was seen of it, and what
+/// The predicted cost of other settings for a watched server: the observation, and what
 /// follows. What follows can be worked out again from what was seen.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PredictionRecord {
@@ -193,7 +193,7 @@ impl WatchWindow {
 pub struct CarriedMarks {
     /// Blocks in the sample.
     pub sampled: u64,
-    /// Of these, marked all-visible or all-frozen meanwhile, and changed by no record after the redo
+    /// The part that was marked all-visible or all-frozen meanwhile, and changed by no record after the redo
     /// point: checksums would log an image.
     pub marked: u64,
     /// The part of blocks for which that is unknown.
@@ -231,7 +231,7 @@ pub struct DirtyCensus {
     pub low: u64,
     /// The part of permanent blocks with an LSN before the redo point.
     pub low_hint_only: u64,
-    /// Of these pages that are soon evicted, at most so many more may count: they were dirty when a
+    /// The uncertainty of these soon evicted pages: they were dirty when a
     /// checkpoint began that still runs, and may have been written and dirtied again meanwhile.
     #[serde(default)]
     pub low_unsure: u64,

@@ -1,6 +1,6 @@
 //! Where a record comes from.
 
-/// What a record says about its own making. The binary passes it to the crate that fills the record:
+/// The provenance of a record. The binary passes it to the crate that fills the record:
 /// libraries read neither the arguments nor the clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Provenance {

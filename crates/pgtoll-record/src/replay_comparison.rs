@@ -11,7 +11,7 @@ use crate::run::Host;
 /// The version of the form of [`ReplayComparison`].
 pub const REPLAY_COMPARISON_SCHEMA: &str = "pgtoll.replay-comparison/1";
 
-/// Which statements of a workload are slower or faster on an arm than on the baseline: printed by
+/// The statements of a workload that are slower or faster on an arm than on the baseline: printed by
 /// `pgtoll replay compare`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReplayComparison {

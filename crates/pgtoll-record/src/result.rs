@@ -129,7 +129,7 @@ pub struct Comparison {
     pub steadiness: Option<Steadiness>,
 }
 
-/// What operations in one piece, the arms one after the other, say of a comparison of operations in
+/// A check by operations in one piece, the arms one after the other, of a comparison of operations in
 /// turns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OnePieceCheck {
@@ -184,7 +184,7 @@ pub struct Outliers {
 pub struct Expected {
     /// The expectation.
     pub expectation: Expectation,
-    /// What came out, in the terms of the bounds; `None` where it was not measured. A counted
+    /// The result, in the terms of the bounds; `None` where it was not measured. A counted
     /// figure is its own interval.
     pub found: Option<Interval>,
     /// It was counted over equal work, and another run would give the same.

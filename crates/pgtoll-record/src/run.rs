@@ -373,7 +373,7 @@ pub struct Slice {
     pub transactions: u64,
     /// CPU time of all processes of the arm's server, in ns.
     pub server_cpu_ns: u64,
-    /// What of it its I/O workers used, in ns; `None` where it has none (before 18, or another
+    /// The part of its I/O workers, in ns; `None` where it has none (before 18, or another
     /// `io_method` than `worker`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io_workers_cpu_ns: Option<u64>,
@@ -385,7 +385,7 @@ pub struct Slice {
     pub processes_changed: bool,
 }
 
-/// What an arm has moved since its round began, read between two blocks about every half second
+/// The counters of an arm since its round began, read between two blocks about every half second
 /// and after the last one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CounterReading {
@@ -502,7 +502,7 @@ pub struct ArmRound {
     /// The part in the kernel, in ns; see [`Host::cpu_split`].
     #[serde(default)]
     pub cpu_reaped_system_ns: u64,
-    /// What the server's processes did to disks, from the first slice's lead-in to the end of the
+    /// The disk I/O of the server's processes, from the first slice's lead-in to the end of the
     /// last slice; `None` where the kernel does not tell.
     #[serde(default)]
     pub io: Option<IoBytes>,
@@ -598,7 +598,7 @@ pub struct Operation {
     pub turns: Option<u32>,
     /// CPU time of all processes of the arm's server, in ns.
     pub server_cpu_ns: u64,
-    /// What of it the server's I/O workers used, in ns; `None` where it has none (before 18, or
+    /// The part of the server's I/O workers, in ns; `None` where it has none (before 18, or
     /// another `io_method` than `worker`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io_workers_cpu_ns: Option<u64>,
@@ -615,7 +615,7 @@ pub struct Operation {
     /// Their latencies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latencies: Option<Box<ArmLatencies>>,
-    /// What the server has used until then, since its turn began, of the memory that it might use;
+    /// The memory that the server has used of its limit until then, since its turn began;
     /// `None`: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryUse>,
@@ -684,7 +684,7 @@ pub struct Counters {
     /// Data blocks written, up to and including the checkpoint that followed: with data checksums
     /// each got one (15 and later).
     pub blocks_written: Option<u64>,
-    /// What the server's processes did to disks, the checkpoint that followed included; `None`
+    /// The disk I/O of the server's processes, the checkpoint that followed included; `None`
     /// where the kernel does not tell. Not exact: it depends on what is written back when.
     #[serde(default)]
     pub io: Option<IoBytes>,

@@ -291,7 +291,7 @@ pub struct PageFinding {
     /// The LSN on the page: the end of the record that changed it last.
     #[schemars(with = "Option<String>")]
     pub lsn: Option<Lsn>,
-    /// Where the record ends that changed the page last, as WAL says; of a missing end of a file
+    /// The end of the record that changed the page last, by WAL; of a missing end of a file
     /// that of the last block there.
     #[serde(default)]
     #[schemars(with = "Option<String>")]

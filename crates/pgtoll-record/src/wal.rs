@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// The version of the form of WAL statistics.
 pub const WAL_STATISTICS_SCHEMA: &str = "pgtoll.wal-statistics/1";
 
-/// What a stretch of WAL consists of, counted record by record. All sums are exact; only what is
+/// The content of a stretch of WAL, counted record by record. All sums are exact; only what is
 /// said of times between two commits is interpolated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WalStatisticsRecord {

@@ -36,7 +36,7 @@ pub struct WatchedWal {
     pub check: WhatIfCheck,
     /// Its own redo points, replayed.
     pub today: WhatIfRow,
-    /// What becomes of it under other settings: first the server's own by their rule, then hints
+    /// Its outcomes under other settings: first the server's own by their rule, then hints
     /// logged or not the other way round, then each setting that was asked about.
     pub rows: Vec<WhatIfRow>,
     /// Notes for the reader of these figures.
@@ -128,7 +128,7 @@ pub struct NextCycleCheck {
     pub images_error_most: Option<f64>,
 }
 
-/// What logging hints costs a server that logs them: predicted by what does not depend on it, beside
+/// The cost of logging hints for a server that logs them: predicted by what does not depend on it, beside
 /// what the what-if finds in the WAL.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BlindCheck {

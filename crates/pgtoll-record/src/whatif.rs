@@ -42,7 +42,7 @@ pub struct WalWhatIfRecord {
     /// WAL against the distance of checkpoints, the shortest first, if nothing but that distance
     /// decides when they begin.
     pub curve: Vec<WhatIfRow>,
-    /// Which of the curve's points is the first after which twice the distance saves less than a
+    /// The first of the curve's points after which twice the distance saves less than a
     /// twentieth; `None`: it is not in the curve.
     pub knee: Option<usize>,
     /// The recommendation; `None`: no setting is worth it, or the WAL is too short.

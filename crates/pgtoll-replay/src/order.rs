@@ -116,7 +116,7 @@ pub(crate) fn order(
     builder.order
 }
 
-/// Of each table the column by which most statements name rows. Statements that name rows of a table by
+/// Returns for each table the column by which most statements name rows. Statements that name rows of a table by
 /// different columns cannot be told to be about different rows.
 fn key_columns(transactions: &ReplayTransactions, facts: &TableFacts) -> HashMap<String, String> {
     let mut counts: HashMap<&str, BTreeMap<&str, u64>> = HashMap::new();
@@ -278,7 +278,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// What is finished was prepared before, and a name is free again when it is finished, by whatever
+    /// Waits for a prepared transaction: it was prepared before, and a name is free again when it is finished, by whatever
     /// sessions.
     fn wait_for_phase(&mut self, name: &'a str, step: u32) {
         let Some(before) = self.two_phases.insert(name, step) else { return };

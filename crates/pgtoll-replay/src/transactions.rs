@@ -31,7 +31,7 @@ pub(crate) struct Transaction {
     pub(crate) steps: Vec<u32>,
     /// Whether the position may be off, as that of a simple statement outside of a block.
     pub(crate) is_uncertain: bool,
-    /// Of one that was committed in two phases: where it was prepared. Its session may have gone on to other
+    /// The place of its preparation, if it was committed in two phases. Its session may have gone on to other
     /// transactions, and the last step may be another session's.
     pub(crate) prepared: Option<u64>,
 }

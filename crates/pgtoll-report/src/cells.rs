@@ -64,7 +64,7 @@ fn late_wal(result: &RunResult, workload: &Workload) -> Option<Block> {
     Some((format!(" of {}:", transactions_words(range)), rows))
 }
 
-/// What the counters of a workload are of, where it is less than what is timed: after a checkpoint
+/// Returns the subject of a workload's counters, where it is less than what is timed: after a checkpoint
 /// a transaction makes more WAL than later.
 fn counted_of(workload: &Workload) -> Option<String> {
     let Work::Script { counted, clients, .. } = &workload.work else { return None };

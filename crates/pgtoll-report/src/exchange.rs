@@ -67,7 +67,7 @@ struct ExchangeRow {
     p99_ms: Option<f64>,
     /// The most of a repetition, and the least.
     lost: Option<(u64, u64)>,
-    /// What is under way: the rate of commits times the delay, and nothing where they wait for the
+    /// Commits under way: the rate of commits times the delay, and nothing where they wait for the
     /// standby. `None` where commits do not wait for the primary's disk either.
     expected: Option<f64>,
     /// The longest of a repetition.

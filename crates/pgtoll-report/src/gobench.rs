@@ -35,7 +35,7 @@ pub fn gobench(records: &[NamedRun<'_>]) -> String {
     text
 }
 
-/// What holds for all lines that follow. What differs between any two runs is not in it: `benchstat`
+/// Returns the configuration for all lines that follow. What differs between any two runs is not in it: `benchstat`
 /// compares only what has the same configuration.
 fn configuration(record: &NamedRun<'_>, several: bool) -> String {
     let header = &record.run.header;

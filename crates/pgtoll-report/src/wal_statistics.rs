@@ -12,7 +12,7 @@ use crate::printable::printable;
 use crate::text::wrapped;
 use crate::wal_short::{in_short, left_out};
 
-/// What is in the WAL: in short; the `top` largest relations and databases; by resource manager or by
+/// Returns the content of the WAL: in short; the `top` largest relations and databases; by resource manager or by
 /// type of record; images by cause; the last checkpoint cycles; and which command says what other
 /// settings would make of it. Plain text.
 pub(crate) fn wal_statistics_text(

@@ -68,7 +68,7 @@ pub fn minimum_block_length_for(pair_seconds: f64) -> usize {
     if pair_seconds > 0.0 { (1.0 / pair_seconds).ceil().max(1.0) as usize } else { 1 }
 }
 
-/// What [`paired_ratio`] found. Ratios are treatment over baseline; they are
+/// The result of [`paired_ratio`]. Ratios are treatment over baseline; they are
 /// infinite or zero where the logarithm is out of reach of a float.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estimate {
@@ -88,7 +88,7 @@ pub struct Estimate {
     pub total_lower: f64,
     /// e^(ln `total_ratio` + `total_half_width`).
     pub total_upper: f64,
-    /// Of the interval around ln `total_ratio`, on the log scale, widening
+    /// The half-width of the interval around ln `total_ratio`, on the log scale, widening
     /// included.
     pub total_half_width: f64,
     /// The location of each round's log ratios; θ is their mean.

@@ -46,7 +46,7 @@ pub struct Halves {
     pub lower: f64,
     /// e^(D + `half_width`).
     pub upper: f64,
-    /// Of the 95 % t interval around D, on the log scale, from the spread of
+    /// The half-width of the 95 % t interval around D, on the log scale, from the spread of
     /// the rounds' differences. Never widened.
     pub half_width: f64,
     /// How many rounds had enough pairs.

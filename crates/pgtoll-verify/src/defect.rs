@@ -319,7 +319,7 @@ impl BlockFinding {
         self.block.checked_add(self.defect.blocks())
     }
 
-    /// Of the missing end of a file, the last block that is known to have been there; `None`: no
+    /// Returns for the missing end of a file the last block that is known to have been there; `None`: no
     /// end is missing.
     pub(crate) fn last_missing(&self) -> Option<u32> {
         match &self.defect {

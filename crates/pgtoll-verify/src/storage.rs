@@ -154,7 +154,7 @@ struct DirectFile<'a> {
 }
 
 impl ReadAt for DirectFile<'_> {
-    /// What is read so begins and ends at multiples of [`ALIGNED_BYTES`], in the file and in
+    /// Reads bytes that begin and end at multiples of [`ALIGNED_BYTES`], in the file and in
     /// memory; the rest of a file goes through another buffer.
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
         let whole = buffer.len() / ALIGNED_BYTES * ALIGNED_BYTES;

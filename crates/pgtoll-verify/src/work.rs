@@ -139,7 +139,7 @@ impl<'a> Work<'a> {
         (to != from).then_some(Unit { number, from, to })
     }
 
-    /// Where the unit ends that begins here: with a piece of a large file, or when small files are
+    /// Returns the end of the unit that begins here: with a piece of a large file, or when small files are
     /// many or enough to read.
     fn end_of(&self, from: Position) -> Position {
         let mut to = from;

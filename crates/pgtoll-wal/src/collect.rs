@@ -20,7 +20,7 @@ pub trait Collect: Send {
     where
         Self: Sized;
 
-    /// What stands from one place to another is not read: the next segment's first record begins
+    /// Notes an unread gap: the next segment's first record begins
     /// there, and does not follow the last one that was appended. Never called by
     /// [`scan_with`](crate::scan_with), which ends there.
     fn gap(&mut self, from: Lsn, to: Lsn) {

@@ -18,7 +18,7 @@ pub struct Lineage {
 }
 
 impl Lineage {
-    /// Of the timeline of a cluster's last checkpoint, by its history file in `pg_wal` or, where it
+    /// Makes the lineage of a cluster's last checkpoint, by its history file in `pg_wal` or, where it
     /// is not there, in one of these directories. Without that file only the last timeline is known.
     pub fn new(data: &DataDirectory, more: &[PathBuf]) -> Self {
         let last = data.control.last_checkpoint.timeline;

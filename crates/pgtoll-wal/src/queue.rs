@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Which segment is read next. Numbers are given out only so far ahead of the one that is merged
+/// The queue of segments. Numbers are given out only so far ahead of the one that is merged
 /// next, so that results do not pile up behind one that takes long.
 pub(crate) struct Queue {
     /// Behind the last one.

@@ -34,7 +34,7 @@ pub struct BlockHistory {
     pub last_but_hints: Option<NamingRecord>,
     /// The end of the images for hints behind that one, the first ones of very many.
     pub hints: Vec<Lsn>,
-    /// Where the last record ends that made the file anew, cut it before this block, or made, copied
+    /// The end of the last record that remade the file, cut it before this block, or made, copied
     /// or removed its database.
     pub file_change: Option<Lsn>,
 }

@@ -58,7 +58,7 @@ impl ReadBuffers {
     }
 }
 
-/// What is read at once: whole pages of any size, few calls of the system, and little enough to be
+/// The bytes that are read at once: whole pages of any size, few calls of the system, and little enough to be
 /// in a processor's own cache still when it is decoded.
 const CHUNK: usize = 1 << 18;
 

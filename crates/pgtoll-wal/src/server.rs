@@ -126,7 +126,7 @@ impl<C> StreamWatch<C> for Asked<'_> {
 pub struct Streamed<C> {
     /// The summary of the WAL that was read.
     pub summary: WalSummary<C>,
-    /// Where the last checkpoint began that was complete when it began: what is before it in the same
+    /// The redo point of the last completed checkpoint: what is before it in the same
     /// segment came along.
     pub redo: Lsn,
     /// How often the connection was lost, and reading resumed where it was.

@@ -21,7 +21,7 @@ pub struct WalStatistics {
     causes: [WalImages; 4],
     /// Images by compression: none, pglz, LZ4, Zstandard.
     compressions: [WalImages; 4],
-    /// Of each fork that a block reference names. A record's own bytes are counted for the fork of
+    /// Amounts of each fork that a block reference names. A record's own bytes are counted for the fork of
     /// its first block.
     forks: Forks,
     /// Records that refer to no block.

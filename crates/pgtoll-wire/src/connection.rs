@@ -53,7 +53,7 @@ impl Connection {
         self.backend_pid
     }
 
-    /// What cancels this session's statements, also when the connection is of no use any more. `None`
+    /// Returns a handle that cancels this session's statements, also when the connection is of no use any more. `None`
     /// where the way to the server is not known.
     pub fn cancel_handle(&self) -> Option<&CancelHandle> {
         self.cancel.as_ref()

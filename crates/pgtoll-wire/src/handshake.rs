@@ -166,7 +166,7 @@ fn send_password(transport: &mut Transport, password: &[u8]) -> Result<(), Error
     transport.send()
 }
 
-/// Which SCRAM, bound to what. Over TLS a server that can bind offers that; if it does not, it is
+/// Returns the SCRAM mechanism and its binding. Over TLS a server that can bind offers that; if it does not, it is
 /// told that we would have, so that nobody in between can take the offer out.
 fn mechanism(
     body: &AuthenticationSaslBody,

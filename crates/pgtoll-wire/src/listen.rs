@@ -16,7 +16,7 @@ use nix::unistd::geteuid;
 use crate::relay::RelayEnd;
 use crate::{Interruption, UnixEndpoint};
 
-/// Where to listen: `HOST:PORT`, `:PORT` (loopback), or the directory of a Unix socket with or without
+/// An address to listen on: `HOST:PORT`, `:PORT` (loopback), or the directory of a Unix socket with or without
 /// `:PORT` (5432).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenAddress {

@@ -49,7 +49,7 @@ impl Stream {
         }
     }
 
-    /// What SCRAM binds a password's proof to: nothing without TLS, or when the certificate's
+    /// Returns the value that SCRAM binds a password's proof to: nothing without TLS, or when the certificate's
     /// signature names no hash.
     pub(crate) fn end_point(&self) -> Option<&[u8]> {
         match self {

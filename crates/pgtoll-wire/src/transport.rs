@@ -286,7 +286,7 @@ const PARAMETERS_BYTES_MAX: usize = 512 * 1024;
 const OTHER_BYTES_MAX: usize = 64 * 1024;
 const PARAMETER_DESCRIPTION_TAG: u8 = b't';
 
-/// What the server sent without being asked, since the last question: it is passed over, so that
+/// Messages that the server sent on its own since the last question: it is passed over, so that
 /// without a limit a server could go on for ever.
 #[derive(Debug, Default)]
 struct Unasked {

@@ -228,7 +228,7 @@ impl Client {
         std::mem::take(&mut self.latencies)
     }
 
-    /// What scripts have said by `debug` since the last call, type and value; of very many, the
+    /// Returns the output of scripts' `debug` since the last call, type and value; of very many, the
     /// first ones.
     pub fn take_notes(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notes)

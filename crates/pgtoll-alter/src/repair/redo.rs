@@ -191,7 +191,7 @@ impl RedoPlan {
         format!("{:08X}{high:08X}{low:08X}", self.layout.timeline)
     }
 
-    /// What `postgres` is called with. It replays, makes a checkpoint, and ends with an error, since
+    /// The arguments of `postgres`. It replays, makes a checkpoint, and ends with an error, since
     /// there is no database.
     pub fn arguments(directory: &Path) -> Vec<String> {
         let data = directory.display().to_string();

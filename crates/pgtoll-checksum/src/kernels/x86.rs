@@ -1,6 +1,6 @@
 //! Pages side by side in the registers of x86-64.
 
-/// What a kernel does with the functions of its instruction set that stand beside it: `load`,
+/// Runs a kernel with the functions of its instruction set that stand beside it: `load`,
 /// `splat`, `multiply`, `shift`, `xor3`, `and` and `fold`.
 macro_rules! side_by_side {
     ($feature:literal, $vector:ty) => {

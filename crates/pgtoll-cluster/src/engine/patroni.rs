@@ -89,7 +89,7 @@ impl Patroni {
         cluster.directory().join("patroni.log")
     }
 
-    /// What hands over from one node to another one by plan, run on a host of the network: a program, and
+    /// Returns the command of a planned switchover between nodes, run on a host of the network: a program, and
     /// its arguments.
     pub fn switchover(
         &self,

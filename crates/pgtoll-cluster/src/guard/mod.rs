@@ -253,7 +253,7 @@ impl Guard {
         }
     }
 
-    /// What each of these `postgres` prints about its version, asked as the servers' user. However
+    /// Returns the version that each of these `postgres` prints, asked as the servers' user. However
     /// long a program runs or prints: it is ended after some seconds, or some kilobytes.
     pub(crate) fn ask_versions(
         &mut self,

@@ -24,7 +24,7 @@ pub(super) enum Request {
         base: PathBuf,
         keep: bool,
     },
-    /// What is started from now on writes only in the working directory, reads only programs and these,
+    /// Programs that are started from now on write only in the working directory, reads only programs and these,
     /// and reaches nobody.
     Confine {
         readable: Vec<PathBuf>,
@@ -233,7 +233,7 @@ pub struct Output {
     pub usage: Usage,
 }
 
-/// What a process and all of its descendants used, as the kernel tells whoever waits for it
+/// The resources of a process and all of its descendants, as the kernel tells whoever waits for it
 /// (`getrusage(2)` of reaped children, which is what `wait4(2)` reports).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {

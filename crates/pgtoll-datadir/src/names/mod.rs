@@ -31,7 +31,7 @@ pub struct Names {
     unread: Unread,
 }
 
-/// What a relation is called, and what it is. Names are as their owners chose them: they can have
+/// The name and the kind of a relation. Names are as their owners chose them: they can have
 /// any characters in them but NUL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelationName {

@@ -10,7 +10,7 @@ use super::{Names, RelationName, TableName};
 
 const DATABASES: &str = "SELECT oid, datname FROM pg_database WHERE datallowconn ORDER BY oid";
 
-/// What is shared has database 0. TOAST tables and their indexes belong to the table whose long
+/// The query of relations: shared ones have database 0. TOAST tables and their indexes belong to the table whose long
 /// values they have.
 const RELATIONS: &str = "\
     SELECT c.oid, coalesce(nullif(c.reltablespace, 0), d.dattablespace) AS tablespace,

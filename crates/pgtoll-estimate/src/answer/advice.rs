@@ -16,7 +16,7 @@ pub fn advised_action(decision: CostDecision) -> AdvisedAction {
     }
 }
 
-/// What follows from the ratios of server CPU of all timed workloads of transactions; `None` where
+/// Judges the ratios of server CPU of all timed workloads of transactions; `None` where
 /// there are none.
 pub(super) fn judge_cpu(ratios: &[Interval]) -> Option<CostDecision> {
     let judge = |ratio: &Interval| CHECKSUMS_RULE.cpu.judge(ratio.lower - 1.0, ratio.upper - 1.0);

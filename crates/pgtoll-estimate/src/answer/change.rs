@@ -5,7 +5,7 @@ use pgtoll_record::{Arm, Header};
 /// More would be a list of settings, and no name.
 const SETTINGS_NAMED: usize = 2;
 
-/// What an arm changes, in the words of its settings: `data checksums`, `wal_log_hints = on`. Its
+/// Returns an arm's change, in the words of its settings: `data checksums`, `wal_log_hints = on`. Its
 /// own name where that says nothing, or the same of another arm.
 pub(crate) fn change(header: &Header, arm: &str) -> String {
     let find = |name: &str| header.arms.iter().find(|arm| arm.name == name);

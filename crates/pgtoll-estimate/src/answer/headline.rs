@@ -152,7 +152,7 @@ fn sentence_case(sentence: &str) -> String {
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
-/// What several experiments answer together: which change costs most, and how many differences are
+/// Returns the common answer of several experiments: which change costs most, and how many differences are
 /// what; `None` where nothing was compared.
 pub fn overview_headline(experiments: &[OverviewExperiment]) -> Option<String> {
     let all = || {

@@ -22,7 +22,7 @@ fn worst(comparison: &Comparison) -> f64 {
     if worst < 0.0 { 0.0 } else { worst }
 }
 
-/// What can be said of a comparison: `+5.9 % [+4.3, +7.4]`, `no difference seen, at most 2.6 %
+/// Returns the verdict of a comparison: `+5.9 % [+4.3, +7.4]`, `no difference seen, at most 2.6 %
 /// more`, or `too noisy to decide: -28 % to +31 %`.
 pub(crate) fn figure(comparison: &Comparison) -> String {
     match comparison.verdict {
@@ -40,7 +40,7 @@ pub(crate) fn figure(comparison: &Comparison) -> String {
 /// The largest error of rounding.
 const ROUNDING: f64 = 1e-9;
 
-/// What a comparison that covers zero promises: `at most 2.6 % more`, rounded up, so that no bound
+/// Returns the bound of a comparison that covers zero: `at most 2.6 % more`, rounded up, so that no bound
 /// is promised smaller than it is.
 pub(crate) fn at_most(comparison: &Comparison) -> String {
     let percent = worst(comparison) * 100.0;

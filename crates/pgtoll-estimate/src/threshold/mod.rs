@@ -11,7 +11,7 @@ pub use prediction::PredictionThreshold;
 
 use crate::metrics::{key, metrics};
 
-/// What must not be: `[WORKLOAD/]ARM.METRIC > NUMBER[%|UNIT]`.
+/// A refused condition: `[WORKLOAD/]ARM.METRIC > NUMBER[%|UNIT]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Threshold {
     /// The name of the workload; `None`: each with this metric.

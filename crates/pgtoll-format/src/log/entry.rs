@@ -93,7 +93,7 @@ impl LogSeverity {
     }
 }
 
-/// What tells sessions apart: start time and pid, as in `%c`; the start is 0 where only the pid is
+/// A session's identity: start time and pid, as in `%c`; the start is 0 where only the pid is
 /// logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LogSessionId {

@@ -39,7 +39,7 @@ pub enum FileChange {
 }
 
 impl Record<'_> {
-    /// What it says of files as a whole; `None` of most records. Sources: `storage_xlog.h`,
+    /// Returns the change of files as a whole; `None` of most records. Sources: `storage_xlog.h`,
     /// `dbcommands_xlog.h`.
     pub fn file_change(&self, parts: &Parts) -> Option<FileChange> {
         let data = self.bytes.get(parts.main_data.clone())?;

@@ -199,7 +199,7 @@ impl Decoder {
         Ok(page.len())
     }
 
-    /// What stands of a header is looked at before its record is waited for: a length alone may be
+    /// Checks the available part of a header before waiting for its record: a length alone may be
     /// anything.
     fn check_begin(&self, at: Lsn) -> Result<(), WalError> {
         match self.buffer.first_chunk() {

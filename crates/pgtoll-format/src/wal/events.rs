@@ -34,7 +34,7 @@ pub enum Event {
 const POSTGRES_EPOCH_US: i64 = 946_684_800_000_000;
 
 impl Record<'_> {
-    /// What it says; `None` of most records. Sources: `xl_xact_commit`, `xl_xact_abort`,
+    /// Returns the event; `None` for most records. Sources: `xl_xact_commit`, `xl_xact_abort`,
     /// `CheckPoint`.
     pub fn event(&self, parts: &Parts) -> Option<Event> {
         let data = self.bytes.get(parts.main_data.clone())?;

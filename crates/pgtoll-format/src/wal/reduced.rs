@@ -38,7 +38,7 @@ pub struct WalLayout {
 pub type PutWal<'a> = &'a mut dyn FnMut(Lsn, &[u8]) -> io::Result<()>;
 
 impl WalLayout {
-    /// Where the record of a checkpoint stands from which redo gets to the record that begins here:
+    /// Returns the checkpoint record from which redo gets to the record that begins here:
     /// at the begin of that record's segment, or of the one before.
     pub fn start_before(&self, first: Lsn, checkpoint_bytes: usize) -> Lsn {
         let segment = first.0 / self.segment_bytes;

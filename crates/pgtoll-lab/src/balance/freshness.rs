@@ -10,7 +10,7 @@ use super::error::BalanceError;
 use super::set::{PRIMARY, first_value, until};
 use super::split::share;
 
-/// What commits wait until, the primary's `synchronous_commit` and `synchronous_standby_names`, and how
+/// The wait of commits, the primary's `synchronous_commit` and `synchronous_standby_names`, and how
 /// many standbys have to count as synchronous.
 type Rung = ([&'static str; 3], u64);
 

@@ -95,7 +95,7 @@ pub struct FailoverSite<'a> {
     pub interrupt: &'a Interrupt,
     /// Verifies the pages of a returned primary.
     pub verify: VerifyPages,
-    /// What makes volumes for faults of disks, or why there are none. Begun before the guard, since it
+    /// The maker of volumes for faults of disks, or the reason for its absence. Begun before the guard, since it
     /// must see them.
     pub volumes: Result<VolumeMaker, String>,
 }
@@ -498,7 +498,7 @@ const NAMES: &str = "synchronous_standby_names";
 const LIBRARIES: &str = "shared_preload_libraries";
 const SYNC_METHOD: &str = "recovery_init_sync_method";
 
-/// Of both servers: a standby that is cloned has its primary's. Who waits for whom is for engines to say
+/// Returns the settings of both servers: a standby that is cloned has its primary's. Who waits for whom is for engines to say
 /// that start servers themselves.
 fn settings(plan: &FailoverPlan, synchronous: bool) -> BTreeMap<String, String> {
     let settings = [

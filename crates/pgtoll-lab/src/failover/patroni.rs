@@ -243,7 +243,7 @@ impl Topology for PatroniTopology {
     }
 }
 
-/// Of lines like `1795470502.724124 INFO: promoted self to leader by acquiring session lock`: what the
+/// Returns events from lines like `1795470502.724124 INFO: promoted self to leader by acquiring session lock`: what the
 /// daemon beside this server reported since the fault, but for loops in which it did nothing.
 fn patroni_events(text: &str, name: &str, began: SystemTime) -> Vec<JudgedEvent> {
     let event = |line: &str| {

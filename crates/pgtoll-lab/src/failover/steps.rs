@@ -11,7 +11,7 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// Of lines like `1795470502.724124288 node2 repmgrd_upstream_disconnect 1`. Others are passed
+    /// Parses lines like `1795470502.724124288 node2 repmgrd_upstream_disconnect 1`. Others are passed
     /// over, as are those from before the fault.
     pub(super) fn parse(text: &str, fault: SystemTime) -> Self {
         let step = |line: &str| {

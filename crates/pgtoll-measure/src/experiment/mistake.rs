@@ -79,7 +79,7 @@ impl KeyPath {
         Self([&self.0[..], &[Step::Entry(index)]].concat())
     }
 
-    /// Where it stands: its key when that is what is wrong, else its value; where there is none,
+    /// Returns its place: its key when that is what is wrong, else its value; where there is none,
     /// what it would stand in.
     pub(super) fn span(&self, table: &Spanned<DeTable<'_>>, of_key: bool) -> Range<usize> {
         let root = table.span();

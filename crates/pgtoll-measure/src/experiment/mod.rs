@@ -124,7 +124,7 @@ pub struct ArmSpec {
     pub against: Option<String>,
 }
 
-/// What the servers have to do: transactions of scripts, the load of a program, or steps on a fresh
+/// The work of the servers: transactions of scripts, the load of a program, or steps on a fresh
 /// copy.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -50,7 +50,7 @@ pub struct StepSpec {
     pub time: Option<TimeSpan>,
     /// Transactions a second of all clients together, at random times (open loop).
     pub rate: Option<f64>,
-    /// What the program or pgbench starts works on several CPUs at once; without it the server stays on
+    /// The load works on several CPUs at once; without it the server stays on
     /// one CPU while arms take turns.
     #[serde(default)]
     pub parallel: bool,

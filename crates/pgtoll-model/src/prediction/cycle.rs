@@ -38,7 +38,7 @@ pub fn cycle_images(censuses: &[PlacedCensus], evicted: f64) -> Bounded {
     Bounded::sum(&[stock_at_end(censuses), of_evicted])
 }
 
-/// What shared buffers hold at the cycle's end. The last census came before, so pages come on top:
+/// Returns the stock of shared buffers at the cycle's end. The last census came before, so pages come on top:
 /// between none and twice as many a second as between the first census and the last. With a single
 /// one between none and as many as until then.
 fn stock_at_end(censuses: &[PlacedCensus]) -> Bounded {

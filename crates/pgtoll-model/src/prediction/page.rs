@@ -87,7 +87,7 @@ pub fn compression_cost_ns(compression: Option<Compression>) -> Bounded {
     }
 }
 
-/// What is left of an image. The estimate is that of pgbench's tables; other data may compress
+/// Returns the compressed share of an image. The estimate is that of pgbench's tables; other data may compress
 /// better, or not at all.
 pub fn compressed_share(compression: Option<Compression>) -> Bounded {
     match compression {

@@ -73,7 +73,7 @@ pub struct Reference {
     pub data_bytes: u16,
     /// By how much it fills its page.
     pub grows_by: i16,
-    /// Of a hint: bytes, part of the record's here, by which `VACUUM` froze the page's rows right
+    /// For a hint: the bytes, part of the record's here, by which `VACUUM` froze the page's rows right
     /// after it ([`FREEZE_WITHIN`]).
     pub freeze_bytes: u16,
     /// Bytes of dead rows that it frees on the page. Where hints are logged, the page has its image before
@@ -259,7 +259,7 @@ impl WhatIf {
         }
     }
 
-    /// Where a boundary of some settings lies between the reference before and this one, its image
+    /// If a boundary of some settings lies between the previous reference and this one, its image
     /// may be needed.
     fn need(&mut self, reference: &Reference, before: &BlockState, after: ImageLengths) {
         let Reference { block, rule, image, data_bytes, .. } = *reference;

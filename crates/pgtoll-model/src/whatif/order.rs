@@ -83,7 +83,7 @@ impl WriteOrder {
         if even < rank * SPREAD { 0.0 } else { rank.min(most) }
     }
 
-    /// Which share of its tablespace's dirty pages is written before this one; the middle, where the
+    /// Returns the share of its tablespace's dirty pages that is written before this one; the middle, where the
     /// sample does not tell.
     #[expect(clippy::cast_precision_loss, reason = "blocks of a sample")]
     pub(super) fn rank(&self, block: BlockKey, dirty: &Dirty) -> f64 {

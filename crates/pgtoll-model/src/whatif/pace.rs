@@ -7,7 +7,7 @@ pub(super) struct SourcePace {
     /// How much work was done between the place where the writes of one should have ended and its
     /// end; `None`: it ended before.
     delays: Vec<Option<u64>>,
-    /// Of those that were asked for while the one before ran: whether the request was lost, and the
+    /// For checkpoints that were requested while the one before ran: whether the request was lost, and the
     /// next segment's end asked again.
     losses: Vec<bool>,
     /// The last one ran when the next was asked for.

@@ -79,7 +79,7 @@ impl ForkVisits {
         (self.visits >= VISITS && self.exposure > 0.0).then(|| self.visits / self.exposure)
     }
 
-    /// What was seen before the last checkpoint counts half: rows that were read have their hints,
+    /// Halves observations from before the last checkpoint: rows that were read have their hints,
     /// and so readers find fewer and fewer.
     fn forget(&mut self) {
         if self.visits >= 2.0 * VISITS {

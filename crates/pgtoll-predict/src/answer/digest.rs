@@ -259,7 +259,7 @@ impl WatchDigest {
         FLOOR.scaled(self.rates.wal_bytes_per_second / bytes.estimate.max(1.0))
     }
 
-    /// Of a whole cycle: in the window. Of a part of one: a second's share of what the cycle will
+    /// Returns the images by census. For a whole cycle: in the window. Of a part of one: a second's share of what the cycle will
     /// have, for the window.
     fn by_census(&self, window: &WatchWindow, census: &DirtyCensus) -> Bounded {
         let cycle = self.cycle_of(window, census);

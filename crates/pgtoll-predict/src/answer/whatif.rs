@@ -59,7 +59,7 @@ fn unlike_cycles(shares: &[f64]) -> f64 {
     between_windows(shares).max(mean * UNLIKE_CYCLES / count.sqrt())
 }
 
-/// Where WAL volume begins checkpoints, less WAL begins fewer of them, and these need fewer images:
+/// Adjusts for checkpoints that WAL volume begins: less WAL begins fewer of them, and these need fewer images:
 /// the replay by the server's own rule, with the what-if's own range.
 fn by_volume(saving: HintSaving, digest: &WatchDigest, wal: &WatchedWal) -> HintSaving {
     let own = wal.rows.first().filter(|own| own.checkpoints_by_volume > 0 && own.bytes > 0);

@@ -80,7 +80,7 @@ pub(crate) struct WalReader<'a> {
     pub(crate) interim: &'a Interim<ReadWal>,
 }
 
-/// What the blocks of the WAL may take of memory here; beside them at most half as much waits for a
+/// The memory for the blocks of the WAL; beside them at most half as much waits for a
 /// redo point, on versions before 17.
 const MEMORY: u64 = 1 << 30;
 /// How long what the server has written until the end is waited for.

@@ -67,7 +67,7 @@ pub struct BenchHeader {
     pub repetitions: u32,
 }
 
-/// Which of a bench's subjects a line belongs to. A bench has one of these fields; `checksum` has
+/// The subject of a bench's line. A bench has one of these fields; `checksum` has
 /// none, as its only subject is the kernels.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BenchSubject {

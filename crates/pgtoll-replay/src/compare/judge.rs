@@ -229,7 +229,7 @@ fn check_queues(record: &mut ReplayComparison, baseline: usize) {
     record.notes.extend(queue_note(under_way, cpu / (length * as_float(cores)), cores));
 }
 
-/// Where more statements are under way than processors can serve, each one's time is mostly that of others:
+/// Returns a note: if more statements are under way than processors can serve, each one's time is mostly that of others:
 /// a statement that is slower by a fifth then shows half of that, and all vary together. `busy` is the
 /// part of the processors' time that was used.
 fn queue_note(under_way: f64, busy: f64, cores: u64) -> Option<String> {

@@ -7,7 +7,7 @@ const IN_TIME_MS: f64 = 10.0;
 /// A process that uses this part of its CPUs has no time left: its threads wait for each other.
 const BUSY_SHARE: f64 = 0.8;
 
-/// What the replay waited for most, by where its sessions' time went. Where the replaying process has
+/// Returns the longest wait of the replay, by where its sessions' time went. Where the replaying process has
 /// no CPU time left, what looks like the server's time is its own. `None` where nothing was sent.
 pub(super) fn bottleneck(done: &ReplayDone) -> Option<ReplayBottleneck> {
     if done.statements == 0 {

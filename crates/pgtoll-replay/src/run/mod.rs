@@ -380,7 +380,7 @@ fn starts(workload: &CapturedWorkload, steps: &[Vec<u32>]) -> Vec<u32> {
     sessions
 }
 
-/// Of each session those that ended last before it began: up to as many as there are sessions at a time,
+/// Returns for each session those that ended last before it began: up to as many as there are sessions at a time,
 /// since these wait for earlier ones in their turn.
 fn needs(workload: &CapturedWorkload) -> Vec<Vec<u32>> {
     let mut by_end: Vec<u32> = (0_u32..).take(workload.sessions.len()).collect();

@@ -44,7 +44,7 @@ fn servers<'a>(run: &'a Run, result: &'a RunResult) -> Vec<Series<'a>> {
     all
 }
 
-/// What a server moved between two points on the time axis, on which a round or a repetition is
+/// The counters of a server between two points on the time axis, on which a round or a repetition is
 /// one wide: bytes, or bytes a second of its own work; and cores that it used.
 #[derive(Clone, Copy, Debug)]
 struct Flow {

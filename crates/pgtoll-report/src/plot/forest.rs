@@ -142,7 +142,7 @@ fn group_marks(group: &ForestGroup, scale: &Scale, layout: &Layout, top: f64) ->
     }
 }
 
-/// What copies of arms show, in per cent, and how that is called: as far to both sides, on the log
+/// Returns the band of arms' copies, in per cent, and its name: as far to both sides, on the log
 /// scale, as the farthest bound of theirs, since chance may go either way.
 fn null_band(group: &ForestGroup) -> Option<([f64; 2], String)> {
     let reach = |row: &ForestRow| {

@@ -184,7 +184,7 @@ fn rows_of_block(block_bytes: u32) -> u32 {
     block_bytes.saturating_sub(24) / 28
 }
 
-/// What no relation can be called without quotes, or not everywhere: all words that are not plain
+/// Words that no relation can have as a name without quotes, or not everywhere: all words that are not plain
 /// (`pg_get_keywords()`, `catcode <> 'U'`) in one of PostgreSQL 15, 17 and 18. Sorted.
 const KEYWORDS: [&str; 164] = [
     "all",

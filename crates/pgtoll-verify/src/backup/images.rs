@@ -19,7 +19,7 @@ pub(super) struct Images {
     blocks: Arc<FxHashSet<Block>>,
     /// Replay begins here.
     from: Lsn,
-    /// Where the first record from there on begins that names the block, and whether it replaces
+    /// The start of the first record from there on that names the block, and whether it replaces
     /// the block whole.
     first: FxHashMap<Block, (Lsn, bool)>,
     /// The ends of the records that end the backup.
@@ -67,7 +67,7 @@ impl Collect for Images {
     }
 }
 
-/// Which of these blocks replay that begins at `from` makes anew before it reads them: by a
+/// Returns the blocks that a replay from `from` rebuilds before it reads them: by a
 /// full-page image, or because the record that comes first makes the page itself.
 pub(super) fn images_of(
     segments: &[SegmentFile],

@@ -78,7 +78,7 @@ impl BackupWal {
         Some(Self { system_identifier, segment_bytes, start, stop, places })
     }
 
-    /// Of a base backup with this control file, whose label says that it began there and whose manifest
+    /// Makes the WAL of a base backup with this control file, whose label says that it began there and whose manifest
     /// is this file. Its WAL is to be looked for [elsewhere](Self::or_at).
     pub fn of_manifest(control: &ControlFile, start: Lsn, manifest: &Path) -> Self {
         let (system_identifier, segment_bytes) = of_cluster(control);

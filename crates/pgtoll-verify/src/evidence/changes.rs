@@ -212,7 +212,7 @@ impl<'a> Changes<'a> {
         self.cut.databases.insert(oid);
     }
 
-    /// Where there are too many blocks, those that were changed longest ago are given up. Whatever
+    /// Drops the blocks that were changed longest ago, if there are too many. Whatever
     /// is given up, what is left is true.
     fn bound(&mut self) {
         while self.count > self.wanted.most {

@@ -16,7 +16,7 @@ use crate::defect::Unsettled;
 /// The images of some blocks in the WAL.
 #[derive(Clone, Debug)]
 pub struct ImagesInWal {
-    /// Where the last record ends that makes a block whole again, whatever it was: by its image, or
+    /// The end of the last record that restores a block, whatever it was: by its image, or
     /// because it makes the page anew.
     pub last: HashMap<(RelationFork, u32), Lsn>,
     /// Up to where the WAL was read.

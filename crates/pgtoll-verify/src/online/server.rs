@@ -300,7 +300,7 @@ fn known(connection: &mut Connection, fork: RelationFork) -> Result<Known, Unset
     read().map_err(|error| refused(&error))
 }
 
-/// Of this very block: the catalogs that are read on the way to it may be damaged too. The words
+/// Returns whether the error is about this very block: the catalogs that are read on the way to it may be damaged too. The words
 /// are in the server's language, the numbers are not.
 fn is_refusal(error: &Error, fork: RelationFork, block: u32) -> bool {
     let Error::Server(output) = error else { return false };

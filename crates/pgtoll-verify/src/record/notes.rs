@@ -143,7 +143,7 @@ const NOT_IN_ORDER: &str = "the server was not stopped in good order: its recove
 const MAPS_NOT_COMPARED: &str = "and neither are visibility maps";
 const MAPS_COMPARED: &str = "visibility maps where nothing changed since the backup began";
 
-/// What of visibility maps is compared in a plain backup: a torn page of one without checksums says
+/// Returns a note on the comparison of visibility maps in a plain backup: a torn page of one without checksums says
 /// anything.
 fn maps_note(data: &DataDirectory) -> &'static str {
     if data.has_checksums() { MAPS_COMPARED } else { MAPS_NOT_COMPARED }

@@ -297,7 +297,7 @@ impl History {
         }
     }
 
-    /// What follows does not follow what was taken: a cycle ends here, and what comes next begins one
+    /// Notes a gap: a cycle ends here, and what comes next begins one
     /// whose redo point is unknown.
     fn gap(&mut self, from: Lsn) {
         self.open();

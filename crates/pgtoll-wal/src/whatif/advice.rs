@@ -8,7 +8,7 @@ use pgtoll_record::{WhatIfEvidence, WhatIfNeed, WhatIfRecommendation};
 
 use crate::whatif::estimates::{Estimates, ratio, row};
 
-/// What to do, and what that, or that nothing is to be done, rests on. `is_streamed`: the WAL comes
+/// Returns the recommendation, or its absence, with the evidence. `is_streamed`: the WAL comes
 /// from a server.
 pub(crate) fn recommendation(
     wal: &SourceWal,

@@ -79,7 +79,7 @@ pub(crate) fn growth(
     i16::try_from(filled(record, parts, kind, block)).unwrap_or(i16::MAX)
 }
 
-/// What went to the right page has left the left one; a row goes to one of them, and the left one
+/// Applies a split: rows on the right page have left the left one; a row goes to one of them, and the left one
 /// gets a new high key.
 fn split(
     record: &Record<'_>,
@@ -167,7 +167,7 @@ fn inserted(page: &ImagePage<'_>, place: u16) -> Option<u16> {
     Some(u16::try_from(tuple.len()).ok()?.checked_sub(TUPLE_HEADER)? + LOGGED_HEADER)
 }
 
-/// What an update logs where the old row is at hand: what is the same at both ends is left out
+/// Returns the new row of an update from the old one: what is the same at both ends is left out
 /// (`log_heap_update`).
 fn updated(page: &ImagePage<'_>, old: Option<u16>, new: u16) -> Option<u16> {
     let row = item(page, new)?;
@@ -193,7 +193,7 @@ fn values(row: &[u8]) -> Option<&[u8]> {
     row.get(usize::from(*row.get(HEADER_LENGTH_AT)?)..)
 }
 
-/// What a prune logs: line pointers that are redirected, dead, or free from now on. Those that the
+/// Applies a prune: line pointers that are redirected, dead, or free from now on. Those that the
 /// page has free are taken for these: they are soon used again.
 fn pruned(main: &[u8], flags_at: Option<usize>, page: &ImagePage<'_>) -> Option<u16> {
     let free = u16::try_from(free_line_pointers(page)?).ok()?;

@@ -175,7 +175,7 @@ impl WhatIfCollector {
         self.longest.as_deref().cloned().unwrap_or_else(nothing)
     }
 
-    /// What comes next does not follow: which of its pages were changed since the last checkpoint is
+    /// Ends a stretch before a gap: which of its pages were changed since the last checkpoint is
     /// not known.
     fn end_stretch(&mut self) {
         let Some(replay) = self.replay.take() else { return };

@@ -98,7 +98,7 @@ pub(crate) struct Means(Vec<(u64, u64)>);
 const BLOCKS: usize = 4;
 /// Resource managers that are; extensions' share the last.
 const MANAGERS: usize = 32;
-/// What a record says of the rows of a page that it freezes, about: a plan, and two bytes a row of
+/// The approximate bytes of a record about the rows that it freezes: a plan, and two bytes a row of
 /// sixty. With the page's image it is left out.
 const FREEZE_PLANS_BYTES: u16 = 136;
 
@@ -297,7 +297,7 @@ impl Touches {
         bytes
     }
 
-    /// Where the record freezes rows of a page right after a hint's image of it, these bytes go to
+    /// If the record freezes rows of a page right after a hint's image of it, these bytes go to
     /// the hint's record; how many they are.
     fn add_freeze(&mut self, record: &Record<'_>, parts: &Parts) -> u32 {
         let Some((freeze, page)) = record.freeze_bytes(parts).zip(parts.blocks.first()) else {

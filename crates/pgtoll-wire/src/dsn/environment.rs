@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use nix::unistd::geteuid;
 
-/// What connection strings are completed from: the variables of the environment, the user's home
+/// The values that complete connection strings: the variables of the environment, the user's home
 /// directory and name. Tests make their own.
 #[derive(Clone, Default)]
 pub struct Environment {

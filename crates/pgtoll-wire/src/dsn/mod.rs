@@ -32,7 +32,7 @@ use files::Looked;
 use keywords::KEYWORDS;
 use values::{Values, keepalives, tls, value_error};
 
-/// Where a server is, as whom to connect, and how: a connection string, completed from a service,
+/// A server's address, role and settings: a connection string, completed from a service,
 /// the environment and the defaults, in this order, as libpq does it.
 ///
 /// Neither `Debug` nor `Display` shows a secret: both are [`redacted`](Self::redacted).
@@ -627,7 +627,7 @@ fn port(text: &str) -> Result<u16, DsnError> {
 
 const DEFAULT_PORT: u16 = 5432;
 
-/// Where the server of this port has its socket, by looking: libpq knows only one directory, but
+/// Returns the socket directory of the server of this port: libpq knows only one directory, but
 /// which one depends on who built it.
 fn default_directory(port: u16) -> String {
     let has = |directory: &&&str| has_socket(&UnixEndpoint::new(**directory, port));

@@ -92,7 +92,7 @@ impl ReplicationConnection {
         bytes_of(&shown).ok_or_else(|| setting("wal_segment_size", &shown))
     }
 
-    /// Where a timeline came from. The first one has no history, and the server says so by an
+    /// Returns the history of a timeline. The first one has no history, and the server says so by an
     /// error.
     pub fn timeline_history(&mut self, timeline: u32) -> Result<TimelineHistory, Error> {
         let mut history = None;

@@ -354,7 +354,7 @@ pub(crate) struct LabFailoverArguments {
     /// One run of each case, with the shortest times: with repmgr well under a minute for a fault.
     #[arg(long, conflicts_with = "settings")]
     pub(crate) quick: bool,
-    /// Who looks after the servers: `patroni` (with etcd and `HAProxy`), `pg_auto_failover`, `repmgr` (with
+    /// Failover managers of the servers: `patroni` (with etcd and `HAProxy`), `pg_auto_failover`, `repmgr` (with
     /// PgBouncer), `none` (nobody promotes the standby).
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "repmgr", value_parser = failover_engines())]
     pub(crate) engine: Vec<FailoverEngine>,

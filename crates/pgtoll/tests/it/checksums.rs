@@ -12,7 +12,7 @@ use pgtoll_wire::Connection;
 use crate::support::{Scratch, servers};
 
 const PAGE_BYTES: usize = 8192;
-/// What is read at once: more pages than any kernel does at a time, and a rest.
+/// The bytes that are read at once: more pages than any kernel does at a time, and a rest.
 const PAGES_AT_ONCE: usize = 31;
 /// A relation's files have that many blocks, all but the last.
 const SEGMENT_BLOCKS: u32 = 131_072;

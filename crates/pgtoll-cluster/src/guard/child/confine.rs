@@ -23,7 +23,7 @@ const FILES: ABI = ABI::V3;
 /// The first one with signals (Linux 6.12).
 const SIGNALS: ABI = ABI::V6;
 
-/// What every program reads: itself, its libraries, names of users, time zones. Not `/usr/local` and
+/// Paths that every program reads: itself, its libraries, names of users, time zones. Not `/usr/local` and
 /// `/etc` as a whole: data directories and passwords may lie there.
 const READABLE: [&str; 27] = [
     "/bin",

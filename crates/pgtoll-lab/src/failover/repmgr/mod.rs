@@ -52,7 +52,7 @@ pub(super) struct RepmgrTopology {
     parting: Option<Parting>,
 }
 
-/// What a partition needs: a pooler on each side, of which the one of the standby's side reaches the primary
+/// The parts of a partition: a pooler on each side, of which the one of the standby's side reaches the primary
 /// through a link, and the other one is led to the new primary by hand.
 struct Parting {
     link: Arc<Link>,
