@@ -101,9 +101,8 @@ pub struct Contents {
     pub pieces: Vec<Piece>,
 }
 
-/// What these segments consist of, as far as records begin in the range, read on so many threads past
-/// all gaps. `watch` is told how many have been read, in the WAL's order; where it breaks, what was
-/// read until then is all there is.
+/// Counts the records that begin in the range, on several threads and past all gaps. `watch` gets the number of
+/// segments read, in the WAL's order; if it breaks, the result is of the segments until then.
 pub fn scan(
     segments: &[SegmentFile],
     range: &Range<Lsn>,

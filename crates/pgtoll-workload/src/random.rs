@@ -97,7 +97,7 @@ pub(crate) fn hash_murmur2(value: i64, seed: i64) -> i64 {
     mix(hash).cast_signed()
 }
 
-/// Where a pseudorandom permutation of 0 to `size` - 1 takes `value` modulo `size`; the same as in
+/// Returns the image of `value` modulo `size` under a pseudorandom permutation of 0 to `size` - 1; the same as in
 /// pgbench since PostgreSQL 15.
 ///
 /// Six rounds, in each of which the lower and then the upper half, each a power of two, is

@@ -77,8 +77,8 @@ impl Prediction {
     }
 }
 
-/// What some dozens of milliseconds tell of speed is so far from the truth at most, one hopes, also
-/// where other work goes on.
+/// The assumed largest factor between the speed in some dozens of milliseconds and the true one, also beside other
+/// work.
 const WORK_SCATTERS: f64 = 2.0;
 
 #[derive(Default)]

@@ -40,8 +40,7 @@ impl Record<'_> {
 const INFO_AT: usize = 16;
 const MANAGER_AT: usize = 17;
 
-/// Where in the WAL so many bytes of a record stand that begin at this place: pages have headers in
-/// between.
+/// Returns the places in the WAL of the next bytes of a record from this place on: pages have headers in between.
 pub fn record_places(
     at: Lsn,
     bytes: usize,

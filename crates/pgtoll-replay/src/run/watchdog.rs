@@ -172,8 +172,8 @@ impl<'a> Watchdog<'a> {
         }
     }
 
-    /// Where each session waits, here or for a lock, and nobody goes on: lets the earliest go; where all are
-    /// at the server, its statement is cancelled.
+    /// If every session waits, here or for a lock, lets the earliest continue; if all are at the server, cancels its
+    /// statement.
     fn break_stillness(&mut self, state: &mut RunState, waits: &ServerWaits) {
         let mut here = Vec::new();
         let mut there = Vec::new();

@@ -59,8 +59,8 @@ pub(crate) use wal::{
     WalWhatIfArguments,
 };
 
-/// What does PostgreSQL's safety cost, is the data sound, and does the safety work when it is
-/// needed? (Linux only.)
+/// Measure what PostgreSQL's safety costs, check whether the data is sound, and test whether the safety works. (Linux
+/// only.)
 #[derive(Debug, Parser)]
 #[command(name = "pgtoll", version, propagate_version = true, after_help = EXIT_STATUS, help_template = help_template())]
 pub(crate) struct Arguments {
