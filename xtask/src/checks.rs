@@ -30,7 +30,7 @@ const UPDATE: &str = "PGTOLL_UPDATE";
 pub(crate) fn all(found: Option<&Found>, fuzzes: bool) -> anyhow::Result<()> {
     lints()?;
     layers::check()?;
-    words::check(false)?;
+    words::check()?;
     deny::check()?;
     run(command("cargo")
         .args(["doc", "--workspace", "--no-deps", "--quiet", "--document-private-items"])
@@ -50,7 +50,7 @@ pub(crate) fn all(found: Option<&Found>, fuzzes: bool) -> anyhow::Result<()> {
 pub(crate) fn quick() -> anyhow::Result<()> {
     lints()?;
     layers::check()?;
-    words::check(false)?;
+    words::check()?;
     let mut test = command("cargo");
     test.args(["test", "--quiet", "--workspace", "--lib", "--bins"]);
     for name in test_programs()? {

@@ -30,8 +30,7 @@ usage: cargo xtask COMMAND
             the parsers' fuzz targets for some seconds too (5 min to build)
   ci        format, lints, layers, dependencies, documentation, tests with the servers that are there
   layers    compare the crates' edges with the table of the architecture
-  words     compare the words of identifiers, messages and comments with the list of refused
-            ones that remain; with --update write that list
+  words     refuse names, phrases and doc comments that a reader has to read twice
   generate  write the files that are made from code and records (schemas, README's figures, the
             chapters of costs, detection and predictions)
   deny      check the dependencies with cargo-deny: licences, sources, duplicates, advisories
@@ -102,8 +101,7 @@ fn main() -> ExitCode {
         ["test", names @ ..] => checks::some(names),
         ["ci"] => room::require_on_disk().and_then(|()| checks::all(None, false)),
         ["layers"] => layers::check(),
-        ["words"] => words::check(false),
-        ["words", "--update"] => words::check(true),
+        ["words"] => words::check(),
         ["generate"] => checks::generate(),
         ["deny"] => deny::check(),
         ["dist", options @ ..] => dist::dist(options),

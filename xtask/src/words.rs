@@ -1,16 +1,11 @@
-//! Plain words: identifiers, messages and comments that a reader would have to read twice are refused. A committed
-//! list has the number of those that a file still has; it only shrinks.
+//! Plain words: identifiers, messages and comments that a reader would have to read twice are refused.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 
 use crate::{command, output, root, say};
-
-/// The file with what remains: `RULE COUNT PATH`, a line each.
-const REMAINING: &str = "xtask/src/words.txt";
 
 /// Names that name nothing, as variables, parameters or functions.
 const IDENTIFIERS: [&str; 6] = ["of", "it", "what", "told", "asked", "said"];
@@ -39,57 +34,23 @@ const PHRASES: [&str; 17] = [
 /// First words of doc comments that ask instead of stating.
 const QUESTIONS: [&str; 5] = ["What", "Who", "Where", "Which", "Of"];
 
-/// Numbers of refused words by rule and file.
-type Counts = BTreeMap<(String, String), usize>;
-
-/// Compares the tree with the list. `update` writes the list, which must not have grown.
-pub(crate) fn check(update: bool) -> anyhow::Result<()> {
+/// Fails if a file has a refused word.
+pub(crate) fn check() -> anyhow::Result<()> {
     let found = found()?;
-    let path = root().join(REMAINING);
-    let remaining = parse(&fs::read_to_string(&path).unwrap_or_default())?;
-    let grown = grown(&found, &remaining);
-    if !grown.is_empty() && !remaining.is_empty() {
-        for line in &grown {
-            say(&format!("words: {line}"));
-        }
-        bail!("{} files have more refused words than {REMAINING} allows", grown.len());
+    for line in &found {
+        say(&format!("words: {line}"));
     }
-    if update {
-        fs::write(&path, written(&found)).context("write the list of words")?;
+    if !found.is_empty() {
+        bail!("{} files have refused words", found.len());
     }
-    say(&format!("xtask: words: {} remain", found.values().sum::<usize>()));
+    say("xtask: words: none refused");
     Ok(())
 }
 
-fn grown(found: &Counts, remaining: &Counts) -> Vec<String> {
-    let is_more = |(key, count): &(&(String, String), &usize)| {
-        **count > remaining.get(key).copied().unwrap_or(0)
-    };
-    let line =
-        |((rule, path), count): (&(String, String), &usize)| format!("{rule} {count} {path}");
-    found.iter().filter(is_more).map(line).collect()
-}
-
-fn written(found: &Counts) -> String {
-    let line =
-        |((rule, path), count): (&(String, String), &usize)| format!("{rule} {count} {path}");
-    found.iter().map(line).collect::<Vec<_>>().join("\n") + "\n"
-}
-
-fn parse(text: &str) -> anyhow::Result<Counts> {
-    let line = |line: &str| {
-        let mut words = line.splitn(3, ' ');
-        let mut next = || words.next().with_context(|| format!("{REMAINING}: {line}"));
-        let rule = next()?.to_owned();
-        let count = next()?.parse()?;
-        Ok(((rule, next()?.to_owned()), count))
-    };
-    text.lines().map(line).collect()
-}
-
-fn found() -> anyhow::Result<Counts> {
+/// The rule, the number of words and the file, a line each.
+fn found() -> anyhow::Result<Vec<String>> {
     let listed = output(command("git").args(["ls-files", "*.rs", "docs/src/*.md", "README.md"]))?;
-    let mut counts = Counts::new();
+    let mut lines = Vec::new();
     for path in listed.lines().filter(|path| !path.starts_with("fuzz/")) {
         let Ok(text) = fs::read_to_string(root().join(path)) else { continue };
         let found = if Path::new(path).extension().is_some_and(|ending| ending == "rs") {
@@ -98,10 +59,10 @@ fn found() -> anyhow::Result<Counts> {
             vec![("phrase", phrases(&prose(&text)))]
         };
         for (rule, count) in found.into_iter().filter(|(_, count)| *count > 0) {
-            counts.insert((rule.to_owned(), path.to_owned()), count);
+            lines.push(format!("{rule} {count} {path}"));
         }
     }
-    Ok(counts)
+    Ok(lines)
 }
 
 /// Strings of tests and of developers' tools are read by few.
@@ -252,15 +213,5 @@ mod tests {
         assert_eq!(found, [("identifier", 5), ("phrase", 2), ("question", 1)]);
         assert_eq!(phrases(&prose("anew\n```text\nanew\n```\n")), 1);
         assert_eq!(phrases("canew, somebody goes\non; 21 pages"), 1);
-    }
-
-    #[test]
-    fn a_list_may_only_shrink() {
-        let counts = |text| parse(text).unwrap();
-        let allowed = counts("phrase 2 a.rs\n");
-        assert!(grown(&counts("phrase 2 a.rs\n"), &allowed).is_empty());
-        assert_eq!(grown(&counts("phrase 3 a.rs\n"), &allowed), ["phrase 3 a.rs"]);
-        assert_eq!(grown(&counts("phrase 1 b.rs\n"), &allowed), ["phrase 1 b.rs"]);
-        assert_eq!(written(&allowed), "phrase 2 a.rs\n");
     }
 }
