@@ -12,7 +12,9 @@ use crate::{DataDirectory, Postmaster};
 pub struct LocalCluster {
     /// Its data directory and control file.
     pub data: DataDirectory,
-    /// The server that runs on it; `None`: no server runs.
+    /// A server runs on it, or that could not be ruled out.
+    pub is_running: bool,
+    /// The running server's address; `None`: unknown, or no server runs.
     pub postmaster: Option<Postmaster>,
 }
 
@@ -41,11 +43,11 @@ impl LocalClusters {
         for path in paths {
             match DataDirectory::open(&path) {
                 Ok(data) => {
-                    let is_running = data.server().is_ok_and(|pid| pid.is_some());
+                    let is_running = !matches!(data.server(), Ok(None));
                     let postmaster = Postmaster::read(&path).filter(|_| is_running);
-                    found.clusters.push(LocalCluster { data, postmaster });
+                    found.clusters.push(LocalCluster { data, is_running, postmaster });
                 }
-                // Without the right to search a directory nobody can say what is in it.
+                // Without the right to search a directory its content is unknown.
                 Err(_) if fs::read_dir(&path).is_err() && path.exists() => found.unread.push(path),
                 Err(_) => {}
             }

@@ -87,8 +87,8 @@ impl DrillPlan {
             layout.bytes.saturating_add(layout.staged_bytes).saturating_add(wal_bytes + MADE_BYTES);
         let work_dir = &options.guard.base;
         // A directory that is not there is the guard's to report.
-        let free =
-            statvfs(work_dir).map(|statvf| statvf.blocks_available() * statvf.fragment_size());
+        let free = statvfs(work_dir)
+            .map(|statistics| statistics.blocks_available() * statistics.fragment_size());
         let free_bytes = free.unwrap_or(u64::MAX);
         if free_bytes < needed_bytes {
             let work_dir = work_dir.clone();

@@ -277,7 +277,8 @@ fn survey(
 ) -> Result<(TarSurvey, TarFacts), DrillError> {
     let work_dir = search.work_dir;
     // A directory that is not there is the guard's to report.
-    let free = statvfs(work_dir).map(|statvf| statvf.blocks_available() * statvf.fragment_size());
+    let free = statvfs(work_dir)
+        .map(|statistics| statistics.blocks_available() * statistics.fragment_size());
     let free_bytes = free.unwrap_or(u64::MAX);
     if let Some(packing) = files.packing() {
         let listed = files.manifest.as_deref().and_then(bytes_in_manifest);

@@ -1,4 +1,4 @@
-//! What an application saw: the verdict first.
+//! Judged runs: the verdict first.
 
 use std::fmt::Write as _;
 

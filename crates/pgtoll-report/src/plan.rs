@@ -1,4 +1,4 @@
-//! What would be measured, and which experiments are built in.
+//! Plans of measurements, and the list of built-in experiments.
 
 use std::time::Duration;
 

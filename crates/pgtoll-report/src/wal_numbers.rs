@@ -123,7 +123,7 @@ pub(crate) fn duration(statistics: &WalStatisticsRecord) -> Option<Duration> {
     let gaps =
         statistics.source.gaps.iter().filter_map(|gap| gap.lasted_ms).map(Duration::from_millis);
     let gaps = gaps.fold(Duration::ZERO, Duration::saturating_add);
-    Some(elapsed.saturating_sub(gaps)).filter(|saturating_sub| !saturating_sub.is_zero())
+    Some(elapsed.saturating_sub(gaps)).filter(|span| !span.is_zero())
 }
 
 /// The middle one, of the sorted; of two the mean.

@@ -184,8 +184,8 @@ fn wait_for(sockets: &mut [BorrowedFd<'_>], timeout: PollTimeout) -> io::Result<
 /// Whether a socket of this user has no process that listens any more.
 fn is_left(endpoint: &UnixEndpoint) -> bool {
     let path = endpoint.socket_path();
-    let is_ours = fs::symlink_metadata(&path).is_ok_and(|symlink_metadata| {
-        symlink_metadata.file_type().is_socket() && symlink_metadata.uid() == geteuid().as_raw()
+    let is_ours = fs::symlink_metadata(&path).is_ok_and(|metadata| {
+        metadata.file_type().is_socket() && metadata.uid() == geteuid().as_raw()
     });
     let refused = UnixStream::connect(&path);
     is_ours && refused.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)

@@ -102,7 +102,7 @@ fn misused(error: clap::Error) -> ExitCode {
     } else {
         // The same mistake with what is printable of the arguments.
         let printable =
-            std::env::args_os().map(|args_os| printable(&args_os.to_string_lossy()).into_owned());
+            std::env::args_os().map(|argument| printable(&argument.to_string_lossy()).into_owned());
         Arguments::try_parse_from(printable).err().unwrap_or(error)
     };
     let text = error.to_string();

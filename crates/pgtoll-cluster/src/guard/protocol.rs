@@ -233,7 +233,7 @@ pub struct Output {
     pub usage: Usage,
 }
 
-/// The resources of a process and all of its descendants, as the kernel tells whoever waits for it
+/// The resources of a process and all of its descendants, as the kernel reports it to the waiting process
 /// (`getrusage(2)` of reaped children, which is what `wait4(2)` reports).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {

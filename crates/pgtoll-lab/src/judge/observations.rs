@@ -170,9 +170,7 @@ impl<'a> Observer<'a> {
         }
         self.latencies.record(Duration::from_nanos(latency_ns));
         self.gaps.acknowledged(end.at_ns);
-        let side = client
-            .checked_rem(self.sides.len())
-            .and_then(|checked_rem| self.sides.get_mut(checked_rem));
+        let side = client.checked_rem(self.sides.len()).and_then(|side| self.sides.get_mut(side));
         if let Some(side) = side {
             side.acknowledged(end.at_ns, self.frame.fault_ns);
         }
@@ -200,9 +198,8 @@ impl<'a> Observer<'a> {
         let mut healed = false;
         let mut clients = Vec::new();
         for (client, item) in self.clients.into_iter().enumerate() {
-            let side = client
-                .checked_rem(self.sides.len())
-                .and_then(|checked_rem| self.sides.get_mut(checked_rem));
+            let side =
+                client.checked_rem(self.sides.len()).and_then(|side| self.sides.get_mut(side));
             if let Some(side) = side {
                 side.judged.clients += 1;
                 side.has_healed |= item.judged.healed_s.is_some();

@@ -34,13 +34,13 @@ pub(crate) fn forests(result: &RunResult) -> Markup {
         p {
             "Each row is an arm’s difference from " strong { (baseline) } " with its 95 % interval. "
             "The tinted side is the worse one. "
-            @if series.iter().any(|sery| sery.null) {
+            @if series.iter().any(|series| series.null) {
                 "The grey band is what a copy of " (baseline) " shows, where nothing differs, as far \
                 to both sides as its farther bound: what does not leave it may be chance. "
             }
             "Each workload has an axis of its own."
         }
-        (legend(series.iter().skip(1).map(|sery| (sery.title.as_str(), sery.look))))
+        (legend(series.iter().skip(1).map(|series| (series.title.as_str(), series.look))))
         @for figure in &figures { (figure) }
     }
 }
@@ -68,9 +68,9 @@ fn groups(result: &RunResult, workload: &Workload, series: &[Series<'_>]) -> Vec
     let of_metric = |metric: Metric| {
         let rows: Vec<ForestRow> = series
             .iter()
-            .filter_map(|sery| {
-                let found = comparison(result, workload, metric, sery.arm)?;
-                Some(row(sery.title.clone(), sery.look, found))
+            .filter_map(|series| {
+                let found = comparison(result, workload, metric, series.arm)?;
+                Some(row(series.title.clone(), series.look, found))
             })
             .collect();
         let absolute = cell(result, workload, metric, &result.header.baseline);

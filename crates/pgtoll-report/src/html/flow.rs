@@ -35,7 +35,7 @@ fn servers<'a>(run: &'a Run, result: &'a RunResult) -> Vec<Series<'a>> {
     }
     let arms = run.rounds.iter().flat_map(|round| &round.arms).map(|item| item.arm.as_str());
     let others: BTreeSet<&str> =
-        arms.filter(|arm| all.iter().all(|sery| sery.arm != *arm)).collect();
+        arms.filter(|arm| all.iter().all(|series| series.arm != *arm)).collect();
     for arm in others {
         let title = format!("{arm} (all arms)");
         let look = Look::from_index(all.len());

@@ -16,7 +16,7 @@ pub(crate) fn section(run: &Run, result: &RunResult) -> Markup {
             one in a hundred was slower than that at 99 %. All rounds together, of the slices \
             that count. Both axes are logarithmic. The right end hangs on few transactions."
         }
-        (legend(series(result).iter().map(|sery| (sery.title.as_str(), sery.look))))
+        (legend(series(result).iter().map(|series| (series.title.as_str(), series.look))))
     };
     let none = "No transaction’s latency was measured in a round that ended.";
     figures(run, &words, none, |item, index| of_workload(run, result, item, index))

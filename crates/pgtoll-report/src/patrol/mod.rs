@@ -1,4 +1,4 @@
-//! What a patrol read and found.
+//! Patrols: the verdict, the rounds, and the findings by fork.
 
 mod gauges;
 

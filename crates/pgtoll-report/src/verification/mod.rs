@@ -1,4 +1,4 @@
-//! What verification found.
+//! Verifications: the verdict, and the findings by relation with advice.
 
 mod gauges;
 

@@ -30,7 +30,7 @@ fn cluster_lines(found: &LocalClusters) -> String {
         text.push_str("Clusters on this machine\n");
     }
     for cluster in &found.clusters {
-        let state = if cluster.postmaster.is_some() { "running" } else { "stopped" };
+        let state = if cluster.is_running { "running" } else { "stopped" };
         let checksums =
             if cluster.data.has_checksums() { "with checksums" } else { "without checksums" };
         let path = cluster.data.path.to_string_lossy();
@@ -44,7 +44,11 @@ fn cluster_lines(found: &LocalClusters) -> String {
     }
     for path in &found.unread {
         let path = path.to_string_lossy();
-        let _ = writeln!(text, "  {}: run pgtoll as root or as its owner", printable(&path));
+        let _ = writeln!(
+            text,
+            "  {}: cannot be read; run pgtoll as root or as its owner",
+            printable(&path)
+        );
     }
     if found.clusters.is_empty() && found.unread.is_empty() {
         text.push_str(
@@ -62,6 +66,7 @@ fn fitting_command(cluster: &LocalCluster) -> String {
     let data = printable(&shell_quoted(&path)).into_owned();
     match &cluster.postmaster {
         _ if cluster.data.has_checksums() => format!("pgtoll verify {data}   check every page"),
+        None if cluster.is_running => format!("pgtoll verify {data}   check every page"),
         None => format!("pgtoll enable --dry-run {data}   how long turning them on takes"),
         Some(postmaster) => {
             let host = postmaster.socket.as_ref().map_or("localhost".into(), |socket| {

@@ -124,7 +124,7 @@ pub(crate) fn node(words: &[OsString], printer: &mut Printer) -> anyhow::Result<
     let usage = || Usage::error("__node is for pgtoll itself", "see pgtoll enable --help");
     let (verb, data, jobs) = match words {
         [verb, data] => (verb, data, None),
-        [verb, data, jobs] => (verb, data, jobs.to_str().and_then(|str| str.parse().ok())),
+        [verb, data, jobs] => (verb, data, jobs.to_str().and_then(|text| text.parse().ok())),
         _ => return Err(usage()),
     };
     let verb = verb.to_str().and_then(NodeVerb::of_word).ok_or_else(usage)?;

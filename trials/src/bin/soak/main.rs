@@ -120,7 +120,7 @@ fn soak(
             let mut output = Ok(String::new());
             // A crash ends pgbench.
             while let Some(left) =
-                time.checked_sub(began.elapsed()).filter(|checked_sub| checked_sub.as_secs() > 0)
+                time.checked_sub(began.elapsed()).filter(|left| left.as_secs() > 0)
             {
                 let seconds = left.as_secs().to_string();
                 let options = ["-n", "-c", "8", "-j", "2", "-T", &seconds, "-f", &file, DATABASE];
