@@ -39,8 +39,12 @@ errors_with_hints! {
     pgtoll_drill::DrillError,
     pgtoll_estimate::FleetCpuError,
     pgtoll_fleet::FleetError,
+    pgtoll_format::log::LogError,
     pgtoll_lab::BalanceError,
     pgtoll_lab::BridgeError,
+    pgtoll_lab::CorruptionError,
+    pgtoll_lab::ExchangeError,
+    pgtoll_lab::FailoverError,
     pgtoll_lab::JudgeError,
     pgtoll_lab::WatchError,
     pgtoll_observe::ObserveError,
@@ -57,6 +61,7 @@ errors_with_hints! {
     pgtoll_verify::ResumeError,
     pgtoll_wal::ServerError,
     pgtoll_wal::WalReadError,
+    pgtoll_wire::DsnError,
     pgtoll_wire::Error,
 }
 

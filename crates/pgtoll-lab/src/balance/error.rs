@@ -50,6 +50,7 @@ impl BalanceError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Cluster(error) => error.hint(),
+            Self::Wire(error) => error.hint(),
             _ => None,
         }
     }

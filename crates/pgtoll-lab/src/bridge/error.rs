@@ -74,6 +74,7 @@ impl BridgeError {
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Cluster(error) => return error.hint(),
+            Self::Wire(error) => return error.hint(),
             Self::OldRedis { .. } => "install Redis 7 or later",
             Self::NoExtension { .. } => {
                 "install the server's contrib package (Debian has it with the server; Red Hat: \

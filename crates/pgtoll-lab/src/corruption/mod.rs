@@ -76,6 +76,20 @@ pub enum CorruptionError {
     Interrupted(#[from] pgtoll_system::Interrupted),
 }
 
+impl CorruptionError {
+    /// Returns advice, if there is any.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Cluster(error) => error.hint(),
+            Self::Corrupt(error) => error.hint(),
+            Self::Judge(error) => error.hint(),
+            Self::Wire(error) => error.hint(),
+            Self::Dsn(error) => error.hint(),
+            _ => None,
+        }
+    }
+}
+
 /// The step that was just done.
 #[derive(Clone, Copy, Debug)]
 pub enum CorruptionProgress<'a> {

@@ -87,6 +87,19 @@ pub enum ExchangeError {
     Interrupted(#[from] pgtoll_system::Interrupted),
 }
 
+impl ExchangeError {
+    /// Returns advice, if there is any.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Cluster(error) => error.hint(),
+            Self::Judge(error) => error.hint(),
+            Self::Wire(error) => error.hint(),
+            Self::Dsn(error) => error.hint(),
+            _ => None,
+        }
+    }
+}
+
 /// Runs all cases, in orders that balance what changes over time. `on_case` is told of each when it
 /// is done, with how many there are. What was done until an error or a signal is in the record.
 pub fn exchange(

@@ -61,3 +61,16 @@ pub enum FailoverError {
     #[error(transparent)]
     Interrupted(#[from] pgtoll_system::Interrupted),
 }
+
+impl FailoverError {
+    /// Returns advice, if there is any.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Cluster(error) => error.hint(),
+            Self::Judge(error) => error.hint(),
+            Self::Wire(error) => error.hint(),
+            Self::Dsn(error) => error.hint(),
+            _ => None,
+        }
+    }
+}

@@ -173,3 +173,54 @@ fn a_types_name_stands_in_one_crate() {
     found.retain(|item, crates| crates.len() > 1 && !TWICE.contains(&item.as_str()));
     assert_eq!(found, BTreeMap::new());
 }
+
+/// Errors with advice, by name: which of them the binary asks, and which of them pass on the advice
+/// of an error that they show as their own.
+#[test]
+fn no_hint_is_lost() {
+    let sources: Vec<_> = crates().iter().flat_map(|name| sources(name)).collect();
+    let asked = fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join("hints.rs"),
+    );
+    let asked = asked.unwrap();
+    let mut hints = BTreeMap::new();
+    for (_, text) in &sources {
+        for body in text.split("\nimpl ").skip(1) {
+            let (name, body) = body.split_once(' ').unwrap();
+            let body = body.split("\n}\n").next().unwrap();
+            if name.ends_with("Error") && body.contains("pub fn hint(&self) -> Option<String>") {
+                hints.insert(name.to_owned(), body.to_owned());
+            }
+        }
+    }
+    assert!(hints.len() > 30, "{} errors have hints", hints.len());
+    let mut lost: Vec<String> = hints
+        .keys()
+        .filter(|name| !asked.contains(&format!("::{name},")))
+        .map(|name| format!("{name} is missing in hints.rs"))
+        .collect();
+    for (path, text) in &sources {
+        for (name, variant, inner) in shown_as_own(text) {
+            let passes = hints.get(name).is_some_and(|body| body.contains(&format!("Self::{variant}(")));
+            if name.ends_with("Error") && hints.contains_key(inner) && !passes {
+                lost.push(format!("{}: {name}::{variant} loses {inner}'s", path.display()));
+            }
+        }
+    }
+    assert!(lost.is_empty(), "{}", lost.join("\n"));
+}
+
+/// Enum, variant and inner type's name of each `#[error(transparent)]`.
+fn shown_as_own(text: &str) -> Vec<(&str, &str, &str)> {
+    let mut found = Vec::new();
+    for body in text.split("pub enum ").skip(1) {
+        let body = body.split("\n}\n").next().unwrap();
+        let name = body.split(' ').next().unwrap();
+        for variant in body.split("#[error(transparent)]").skip(1) {
+            let (variant, inner) = variant.trim_start().split_once('(').unwrap();
+            let inner = inner.split(')').next().unwrap().rsplit([' ', ':', '<']).next().unwrap();
+            found.push((name, variant, inner.trim_end_matches('>')));
+        }
+    }
+    found
+}
