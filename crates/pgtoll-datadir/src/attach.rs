@@ -297,14 +297,14 @@ fn check_same(
     let row = connection.query_one(WHO)?;
     let cluster = row.parse::<i64>("system_identifier")?.cast_unsigned();
     let started = row.parse::<i64>("started")?;
-    if is_same(data.control.system_identifier, postmaster.started, (cluster, started)) {
+    if is_same(data.control.system_identifier, postmaster.started, cluster, started) {
         return Ok(());
     }
     Err(AttachError::DifferentServer { path: data.path.clone(), dsn: dsn.to_string() })
 }
 
 /// Whether a server with this cluster and start (seconds since 1970) is the one of the files.
-fn is_same(system_identifier: u64, started: i64, (cluster, since): (u64, i64)) -> bool {
+fn is_same(system_identifier: u64, started: i64, cluster: u64, since: i64) -> bool {
     cluster == system_identifier && since.abs_diff(started) <= START_SECONDS
 }
 
@@ -320,10 +320,10 @@ mod tests {
 
     #[test]
     fn a_server_is_the_same_by_cluster_and_start() {
-        assert!(is_same(7, 1_763_800_000, (7, 1_763_800_060)));
-        assert!(is_same(7, 1_763_800_000, (7, 1_763_799_940)));
-        assert!(!is_same(7, 1_763_800_000, (7, 1_763_800_061)), "restarted, or a standby");
-        assert!(!is_same(7, 1_763_800_000, (8, 1_763_800_000)), "another cluster");
+        assert!(is_same(7, 1_763_800_000, 7, 1_763_800_060));
+        assert!(is_same(7, 1_763_800_000, 7, 1_763_799_940));
+        assert!(!is_same(7, 1_763_800_000, 7, 1_763_800_061), "restarted, or a standby");
+        assert!(!is_same(7, 1_763_800_000, 8, 1_763_800_000), "another cluster");
     }
 
     #[test]

@@ -161,7 +161,7 @@ fn pages_record(
     let (files, read) = restored
         .as_ref()
         .map_or((None, None), |restored| (restored.files.as_ref(), restored.read.as_ref()));
-    let (verdict, reason) = verdicts::of_pages((&members, &backup), &findings, files, read);
+    let (verdict, reason) = verdicts::of_pages(&members, &backup, &findings, files, read);
     let seconds = members_seconds
         + backup_seconds
         + restored.as_ref().map_or(0.0, |restored| restored.pages_seconds);

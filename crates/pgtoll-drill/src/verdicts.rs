@@ -111,7 +111,8 @@ pub(crate) fn missing_tablespaces(tablespaces: &[DrilledTablespace]) -> Vec<Dril
 /// `backup` is why its files were not verified; `before` was found before a server recovered it; `restored` and `read` are `None` where none
 /// did.
 pub(crate) fn of_pages(
-    (members, backup): (&[VerificationRecord], &Result<VerificationRecord, String>),
+    members: &[VerificationRecord],
+    backup: &Result<VerificationRecord, String>,
     before: &[DrillFinding],
     restored: Option<&VerificationRecord>,
     read: Option<&ReadDatabases>,

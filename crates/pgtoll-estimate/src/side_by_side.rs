@@ -31,7 +31,8 @@ pub fn side_by_side(records: &[NamedRun<'_>]) -> Result<SideBySide, NotComparabl
             })?;
         }
     }
-    let records: Vec<RecordColumn> = records.iter().enumerate().map(column).collect();
+    let records: Vec<RecordColumn> =
+        records.iter().enumerate().map(|(index, record)| column(index, record)).collect();
     let differences = differences(&records);
     let changes = changes(&records);
     let notes = notes(&records, &differences, !changes.is_empty());
@@ -39,7 +40,7 @@ pub fn side_by_side(records: &[NamedRun<'_>]) -> Result<SideBySide, NotComparabl
     Ok(SideBySide { schema, records, differences, changes, notes })
 }
 
-fn column((index, record): (usize, &NamedRun<'_>)) -> RecordColumn {
+fn column(index: usize, record: &NamedRun<'_>) -> RecordColumn {
     let letter = u8::try_from(index).ok().filter(|index| *index < 26).map(|item| b'A' + item);
     RecordColumn {
         label: letter

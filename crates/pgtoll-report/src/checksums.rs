@@ -23,7 +23,8 @@ impl ReportedRecord for ChecksumsRecord {
             ..Document::default()
         };
         let facts = [
-            self.predicted_seconds.map(|seconds| prediction_words(seconds, self.sample.as_ref())),
+            self.predicted_seconds
+                .map(|(least, most)| prediction_words(least, most, self.sample.as_ref())),
             self.earlier.as_ref().map(earlier_words),
             self.pages.as_ref().map(|pages| pages_words(pages, &amount, self.seconds)),
         ];
@@ -57,7 +58,7 @@ fn headline(record: &ChecksumsRecord, amount: &str) -> String {
     }
 }
 
-fn prediction_words((least, most): (f64, f64), sample: Option<&ChecksumsSample>) -> String {
+fn prediction_words(least: f64, most: f64, sample: Option<&ChecksumsSample>) -> String {
     let mut line = format!("That takes {} to {} without a server.", time(least), time(most));
     if let Some(ChecksumsSample { pages, stale, .. }) = sample {
         let _ = write!(

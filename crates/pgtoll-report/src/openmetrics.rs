@@ -55,8 +55,7 @@ pub(crate) fn family(
     }
     let _ = writeln!(text, "# HELP {name} {help}");
     for (labels, value) in gauges {
-        let labels: Vec<String> =
-            labels.iter().map(|(name, value)| label((name, value.as_str()))).collect();
+        let labels: Vec<String> = labels.iter().map(|(name, value)| label(name, value)).collect();
         let _ = writeln!(text, "{name}{{{}}} {value}", labels.join(","));
     }
     text
@@ -96,7 +95,7 @@ pub(crate) type Gauge = (Vec<(&'static str, String)>, f64);
 type RunFamily =
     (&'static str, &'static str, Option<&'static str>, fn(&NamedRun<'_>) -> Vec<Gauge>);
 
-fn label((name, value): (&str, &str)) -> String {
+fn label(name: &str, value: &str) -> String {
     // The format has an escape for a line feed only: of others the value has pgtoll's own.
     let value = value.split('\n').map(printable).collect::<Vec<_>>().join("\n");
     let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");

@@ -72,8 +72,8 @@ impl Verified {
         let is_known = |path: &Path| self.unlisted.iter().any(|(known, _)| known == path);
         let unlisted: Vec<_> = unlisted.into_iter().filter(|(path, _)| !is_known(path)).collect();
         self.unlisted.extend(unlisted);
-        let compared = (files, Some(data.control.system_identifier), checksums);
-        let expected = self.compare_files(manifest, compared, &|_| true);
+        let identifier = Some(data.control.system_identifier);
+        let expected = self.compare_files(manifest, files, identifier, checksums, &|_| true);
         let Some(expected) = expected.filter(|expected| !expected.is_empty()) else { return };
         let all_bytes = expected.values().map(|expected| expected.bytes).sum();
         let found = compare_directory(&data.path, &expected, settings, &mut |bytes| {
@@ -90,7 +90,9 @@ impl Verified {
     pub(super) fn compare_files(
         &mut self,
         manifest: io::Result<File>,
-        (files, identifier, checksums): (Inventory, Option<u64>, bool),
+        files: Inventory,
+        identifier: Option<u64>,
+        checksums: bool,
         is_meant: &dyn Fn(&str) -> bool,
     ) -> Option<FxHashMap<Box<str>, Checksum>> {
         if files.is_cut {

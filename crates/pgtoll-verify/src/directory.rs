@@ -165,7 +165,7 @@ impl<'a> DirectoryVerification<'a> {
         progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
     ) {
         let Self { data, settings, files, part, unit_files, maps, .. } = self;
-        let work = Work::new(disk, data, files, (part.clone(), *unit_files), settings, *maps);
+        let work = Work::new(disk, data, files, part.clone(), *unit_files, settings, *maps);
         let jobs = settings.jobs.get();
         let all_bytes = files.bytes();
         let mut collector = Collector::new(verified, part.start, journal, take);

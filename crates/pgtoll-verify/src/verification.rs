@@ -192,8 +192,7 @@ impl<'a> Verification<'a> {
         verified.evidence = if self.leaves_evidence_out {
             EvidenceCompared::skipped("not asked for")
         } else {
-            let known = (data, &mut names);
-            compare_with_evidence(&mut verified, known, &settings, &is_wanted, progress)
+            compare_with_evidence(&mut verified, data, &mut names, &settings, &is_wanted, progress)
         };
         verified.evidence.is_missing &= !self.tolerates_missing_wal;
         let wal = BackupWal::of_directory(data).filter(|_| !verified.is_interrupted);

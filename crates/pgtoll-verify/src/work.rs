@@ -84,7 +84,8 @@ impl<'a> Work<'a> {
         disk: &'a dyn Storage,
         data: &DataDirectory,
         files: &'a Listing,
-        (part, unit_files): (Range<Position>, usize),
+        part: Range<Position>,
+        unit_files: usize,
         settings: &VerifySettings,
         maps: MapRule,
     ) -> Self {

@@ -138,7 +138,8 @@ impl PageSource {
     pub(super) fn of_backup(
         pages: FetchedPages,
         control: &ControlFile,
-        (contains, timeline): (Lsn, u32),
+        contains: Lsn,
+        timeline: u32,
         wal: Option<PathBuf>,
         target: &DataDirectory,
         lineage: &Lineage,
@@ -146,7 +147,8 @@ impl PageSource {
         Self::of_copy(
             SourcePages::Fetched(pages),
             control,
-            (contains, timeline),
+            contains,
+            timeline,
             wal,
             target,
             lineage,
@@ -156,7 +158,8 @@ impl PageSource {
     fn of_copy(
         pages: SourcePages,
         control: &ControlFile,
-        (contains, timeline): (Lsn, u32),
+        contains: Lsn,
+        timeline: u32,
         wal: Option<PathBuf>,
         target: &DataDirectory,
         lineage: &Lineage,
@@ -222,7 +225,7 @@ impl PageSource {
         };
         let pages = SourcePages::Files(RelationBlocks::from_data(&data));
         let wal = Some(path.join("pg_wal"));
-        Ok(Self::of_copy(pages, &data.control, (contains, timeline), wal, target, lineage))
+        Ok(Self::of_copy(pages, &data.control, contains, timeline, wal, target, lineage))
     }
 
     /// Its pages contain all changes by WAL before this.

@@ -83,7 +83,7 @@ pub(super) fn open(
     };
     let timeline = label_timeline(&label).unwrap_or(control.last_checkpoint.timeline);
     let wal = wal_beside(path);
-    Ok(PageSource::of_backup(found.pages, &control, (start, timeline), wal, target, lineage))
+    Ok(PageSource::of_backup(found.pages, &control, start, timeline, wal, target, lineage))
 }
 
 /// The wanted blocks by the names of their files below the data directory, each in the order of the file.

@@ -79,7 +79,7 @@ impl AutoFailover {
         let address = network.address(host).to_string();
         let port = Self::MONITOR_PORT.to_string();
         let own = ["--hostname", &address, "--pgport", &port];
-        let daemon = self.create(guard, (network, host), cluster, "monitor", &own)?;
+        let daemon = self.create(guard, network, host, cluster, "monitor", &own)?;
         let_network_in(guard, cluster)?;
         Ok(daemon)
     }
@@ -126,13 +126,14 @@ impl AutoFailover {
             ["--monitor", &monitor],
             ["--replication-quorum", &quorum],
         ];
-        self.create(guard, (network, settings.host), cluster, "postgres", own.as_flattened())
+        self.create(guard, network, settings.host, cluster, "postgres", own.as_flattened())
     }
 
     fn create(
         &self,
         guard: &mut Guard,
-        (network, host): (&PrivateNetwork, u8),
+        network: &PrivateNetwork,
+        host: u8,
         cluster: &Cluster,
         kind: &str,
         own: &[&str],
@@ -160,7 +161,8 @@ impl AutoFailover {
     /// Returns the program and arguments of a planned switchover, for a host of the network.
     pub fn switchover(
         &self,
-        (network, host): (&PrivateNetwork, u8),
+        network: &PrivateNetwork,
+        host: u8,
         cluster: &Cluster,
     ) -> Result<(PathBuf, Vec<String>), ClusterError> {
         let data = cluster.data();

@@ -62,7 +62,8 @@ impl Haproxy {
         &self,
         guard: &mut Guard,
         name: &str,
-        (network, host): (&PrivateNetwork, u8),
+        network: &PrivateNetwork,
+        host: u8,
         checks: HaproxyChecks,
         servers: &[(&str, u8)],
     ) -> Result<RunningHaproxy, ClusterError> {

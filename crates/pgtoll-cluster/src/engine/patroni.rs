@@ -93,7 +93,8 @@ impl Patroni {
     /// its arguments.
     pub fn switchover(
         &self,
-        (network, host): (&PrivateNetwork, u8),
+        network: &PrivateNetwork,
+        host: u8,
         from: &Cluster,
         to: &Cluster,
     ) -> (PathBuf, Vec<String>) {

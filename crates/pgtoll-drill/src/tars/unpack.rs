@@ -61,7 +61,7 @@ impl TarSurvey {
                 None => directory.join("data"),
             };
             let mut watch = || progress(meter.bytes(), all);
-            let done = unpacking.unpack(tar, (sorter, oid), &mut stream, &to, &mut watch);
+            let done = unpacking.unpack(tar, sorter, oid, &mut stream, &to, &mut watch);
             interrupt.check()?;
             if let Err(error) = done?
                 && !self.broken.contains(&tar.path)
@@ -98,7 +98,8 @@ impl Unpacking<'_> {
     fn unpack<R: Read>(
         &mut self,
         tar: &PackedTar,
-        (sorter, oid): (&mut MemberSorter, Option<u32>),
+        sorter: &mut MemberSorter,
+        oid: Option<u32>,
         stream: &mut TarStream<R>,
         to: &Path,
         watch: &mut dyn FnMut(),

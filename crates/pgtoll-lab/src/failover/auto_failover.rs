@@ -201,8 +201,11 @@ impl Topology for AutoFailoverTopology {
 
     fn fault_site(&self) -> Result<FaultSite, FailoverError> {
         let pair = &self.pair;
-        Ok(pair
-            .fault_site(self.monitor.program.switchover((&pair.network, MONITOR), &pair.primary)?))
+        Ok(pair.fault_site(self.monitor.program.switchover(
+            &pair.network,
+            MONITOR,
+            &pair.primary,
+        )?))
     }
 
     fn report(&self, run: &mut FailoverRun, began: SystemTime) {

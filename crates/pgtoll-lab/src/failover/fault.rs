@@ -114,7 +114,8 @@ impl FaultAction {
     fn host_dies(&self) -> Result<(), FailoverError> {
         let site = &self.site;
         self.kill_host(
-            (&site.primary, site.postmaster),
+            &site.primary,
+            site.postmaster,
             site.daemon.as_deref(),
             site.own_pooler.as_ref(),
         )
@@ -123,7 +124,8 @@ impl FaultAction {
     /// Stop all, then kill all: signals one by one would let some work without the others.
     fn kill_host(
         &self,
-        (server, postmaster): (&Cluster, i32),
+        server: &Cluster,
+        postmaster: i32,
         daemon: Option<&str>,
         pooler: Option<&RunningPgbouncer>,
     ) -> Result<(), FailoverError> {
@@ -161,7 +163,8 @@ impl FaultAction {
         let site = &self.site;
         let mut connection = site.primary.connect("postgres")?;
         self.kill_host(
-            (&site.standby, postmaster(&site.standby)?),
+            &site.standby,
+            postmaster(&site.standby)?,
             site.standby_daemon.as_deref(),
             site.standby_pooler.as_ref(),
         )?;

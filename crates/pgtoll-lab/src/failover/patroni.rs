@@ -99,8 +99,7 @@ impl PatroniTopology {
         wait_for_candidate(context, &mut guard, &primary, NODES[1])?;
         let is_parted = fault == FailoverFault::Partition;
         let mut proxy = |name, host| {
-            let place = (&network, host);
-            programs.haproxy.start(&mut guard, name, place, times.checks, &HOSTS)
+            programs.haproxy.start(&mut guard, name, &network, host, times.checks, &HOSTS)
         };
         let haproxy = proxy("haproxy", if is_parted { HOSTS[1].1 } else { ETCD })?;
         let other_haproxy = is_parted.then(|| proxy("haproxy-primary", HOSTS[0].1)).transpose()?;
@@ -190,7 +189,7 @@ impl Topology for PatroniTopology {
 
     fn fault_site(&self) -> Result<FaultSite, FailoverError> {
         let pair = &self.pair;
-        let command = self.patroni.switchover((&pair.network, ETCD), &pair.primary, &pair.standby);
+        let command = self.patroni.switchover(&pair.network, ETCD, &pair.primary, &pair.standby);
         Ok(pair.fault_site(command))
     }
 

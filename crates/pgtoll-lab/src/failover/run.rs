@@ -67,7 +67,7 @@ fn fail_over(
     site.receiver = receiver.as_ref().map(|_| WalReceiver::NAME.to_owned());
     let action = FaultAction::new(fault, site, limit, context.interrupt);
     let times = action.times.clone();
-    let judged = judge_fault(context, topology, action, (case, number))?;
+    let judged = judge_fault(context, topology, action, case, number)?;
     if let Some(receiver) = receiver {
         receiver.remove(&mut pgtoll_system::lock(context.guard))?;
     }
@@ -200,7 +200,8 @@ fn judge_fault(
     context: &RunContext<'_>,
     topology: &dyn Topology,
     action: FaultAction,
-    (case, number): (FailoverCase, u32),
+    case: FailoverCase,
+    number: u32,
 ) -> Result<JudgeRecord, FailoverError> {
     let fault = JudgeFault {
         what: action.describe().to_owned(),

@@ -55,11 +55,11 @@ pub fn judge(
     header.began.clone_from(&began);
     header.command.clone_from(&provenance.command);
     write_header(&directory, &header)?;
-    let state = JudgeState::new(plan.clients, EventLog::create(&directory)?);
+    let state = JudgeState::new(run, plan.clients, EventLog::create(&directory)?);
     create(&mut connection, run, &began)?;
     connection.close();
     let worked = Interruption::new().map_err(JudgeError::Sockets).and_then(|waits| {
-        run_clients((plan, run), &state, fault, &directory, &waits, interrupt, on_progress)
+        run_clients(plan, &state, fault, &directory, &waits, interrupt, on_progress)
     });
     if let Err(error) = worked {
         // Nothing is judged, so nothing is needed any more.

@@ -39,7 +39,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Lets the clients work until each was served after the load and the fault, or the time for that is
 /// over, or a signal comes. `waits` ends what they still wait for then.
 pub(crate) fn run_clients(
-    (plan, run): (&JudgePlan, u64),
+    plan: &JudgePlan,
     state: &JudgeState,
     fault: Option<JudgeFault>,
     directory: &Path,
@@ -48,7 +48,7 @@ pub(crate) fn run_clients(
     on_progress: &mut OnProgress<'_>,
 ) -> Result<(), JudgeError> {
     let (sender, receiver) = channel();
-    let mut writers = writers((plan, run), state, directory, waits)?;
+    let mut writers = writers(plan, state, directory, waits)?;
     for writer in &mut writers {
         writer.connect();
     }
@@ -67,8 +67,8 @@ pub(crate) fn run_clients(
             pairs: PairsTally::default(),
             fault: FaultPhase::from_fault(fault),
         };
-        let started = start(scope, writers, readers((plan, run), state, waits), &sender)
-            .and_then(|()| start_probe(scope, (plan, run), state, waits, &sender));
+        let started = start(scope, writers, readers(plan, state, waits), &sender)
+            .and_then(|()| start_probe(scope, plan, state, waits, &sender));
         let ended = started.and_then(|probes| {
             session.probes_left = probes;
             session.lead(interrupt, waits, on_progress)
@@ -80,7 +80,7 @@ pub(crate) fn run_clients(
 }
 
 fn writers<'a>(
-    (plan, run): (&JudgePlan, u64),
+    plan: &JudgePlan,
     state: &'a JudgeState,
     directory: &Path,
     waits: &Interruption,
@@ -89,14 +89,13 @@ fn writers<'a>(
         let dsn = plan.dsn_of(client).with_default_connect_timeout(plan.connect_timeout);
         let dsn = dsn.with_interruption(waits);
         let schedule = DueSchedule::of_client(client, plan.clients, plan.rate_per_second);
-        let identity = (client, run);
-        WriterClient::new(identity, dsn, plan.reply_timeout, schedule, state, directory)
+        WriterClient::new(client, dsn, plan.reply_timeout, schedule, state, directory)
     };
     Ok((0..plan.clients).map(writer).collect::<Result<_, _>>()?)
 }
 
 fn readers<'a>(
-    (plan, run): (&JudgePlan, u64),
+    plan: &JudgePlan,
     state: &'a JudgeState,
     waits: &Interruption,
 ) -> Vec<ReaderClient<'a>> {
@@ -106,7 +105,7 @@ fn readers<'a>(
         let client = number % plan.clients;
         ReaderClient {
             client,
-            run,
+            run: state.run,
             dsn: dsn.clone(),
             reply_timeout: plan.reply_timeout,
             schedule: DueSchedule::of_client(client, plan.clients, plan.rate_per_second),
@@ -148,7 +147,7 @@ type Work<'a> = Box<dyn FnOnce() -> Told + Send + 'a>;
 /// Starts the probe for Long Fork where readers have a place of their own. Returns its threads.
 fn start_probe<'scope>(
     scope: &'scope Scope<'scope, '_>,
-    (plan, run): (&JudgePlan, u64),
+    plan: &JudgePlan,
     state: &'scope JudgeState,
     waits: &Interruption,
     sender: &Sender<Told>,
@@ -156,7 +155,7 @@ fn start_probe<'scope>(
     let Some(there) = plan.read_dsn.as_ref().filter(|_| plan.readers > 0) else { return Ok(0) };
     let client = |dsn: &Dsn| {
         let dsn = dsn.with_default_connect_timeout(plan.connect_timeout).with_interruption(waits);
-        PairClient { run, dsn, state }
+        PairClient { run: state.run, dsn, state }
     };
     let one = client(&plan.dsn);
     let other = client(&plan.dsn);

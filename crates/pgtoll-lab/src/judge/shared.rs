@@ -15,6 +15,8 @@ use super::outcome::{code_name, code_of};
 /// The state that the threads of a run share.
 #[derive(Debug)]
 pub(crate) struct JudgeState {
+    /// The run's number, which no other run has.
+    pub(crate) run: u64,
     /// Set when the clients are connected.
     began: OnceLock<Instant>,
     /// When each client is to be served once again, and then to end; `u64::MAX`: not yet.
@@ -38,9 +40,10 @@ struct LoggedEvents {
 }
 
 impl JudgeState {
-    pub(crate) fn new(clients: u32, log: EventLog) -> Self {
+    pub(crate) fn new(run: u64, clients: u32, log: EventLog) -> Self {
         let log = LoggedEvents { log, error_codes: BTreeSet::new(), failure: None };
         Self {
+            run,
             began: OnceLock::new(),
             heal_from_ns: AtomicU64::new(u64::MAX),
             stop: StopFlag::default(),

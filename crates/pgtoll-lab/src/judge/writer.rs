@@ -38,13 +38,14 @@ type Answer = Option<(AttemptOutcome, Option<u16>, [u8; 5])>;
 
 impl<'a> WriterClient<'a> {
     pub(crate) fn new(
-        (client, run): (u32, u64),
+        client: u32,
         dsn: Dsn,
         reply_timeout: Option<Duration>,
         schedule: DueSchedule,
         state: &'a JudgeState,
         directory: &Path,
     ) -> Result<Self, FileError> {
+        let run = state.run;
         let path = journal_path(directory, u64::from(client));
         let journal = JournalWriter::create(&path, run, u64::from(client))
             .map_err(|source| FileError { action: "make", path, source })?;

@@ -63,7 +63,7 @@ pub fn watch(
 ) -> Result<(WatchedServer, ServerWatch), PredictError> {
     let mut session = WatchSession::open(dsn)?;
     let (server, facts, privileges) = identify(&mut session)?;
-    let mut watcher = Watcher::new(dsn, plan, facts, session, (&server, &privileges))?;
+    let mut watcher = Watcher::new(dsn, plan, facts, session, &server, &privileges)?;
     watcher.watch.sources = privileges.sources;
     loop {
         let step = watcher.step();
@@ -149,7 +149,8 @@ impl Watcher {
         plan: &WatchPlan,
         facts: &'static MajorFacts,
         mut session: WatchSession,
-        (server, privileges): (&WatchedServer, &Privileges),
+        server: &WatchedServer,
+        privileges: &Privileges,
     ) -> Result<Self, PredictError> {
         let taker = match (&privileges.buffercache, &privileges.inspect) {
             (Some(schema), inspect @ Some(_)) => {

@@ -80,7 +80,7 @@ fn drawing(timeline: &ClientTimeline, shown: usize, width: Width) -> Drawing {
         }
         @let at: Vec<(f64, String)> = timeline.events.iter().take(EVENTS_SHOWN)
             .map(|event| (event.at_s, event.what.clone())).collect();
-        (arrows_below(&scale, (top - 2.0, bottom), &at))
+        (arrows_below(&scale, top - 2.0, bottom, &at))
         (crate::plot::time_axis(&scale, width, bottom))
         (text(right, bottom + 34.0, "tick end", "seconds from the begin"))
     };

@@ -97,15 +97,11 @@ fn first(values: &[f64]) -> f64 {
 /// instead. Few of them also have a line down to the axis.
 pub(crate) fn arrows(frame: &Frame<'_>, at: &[(f64, String)]) -> Markup {
     let (bottom, top) = frame.y.ends();
-    arrows_below(&frame.x, (top, bottom), at)
+    arrows_below(&frame.x, top, bottom, at)
 }
 
 /// The same over an axis alone, between two heights.
-pub(crate) fn arrows_below(
-    scale: &Scale,
-    (top, bottom): (f64, f64),
-    at: &[(f64, String)],
-) -> Markup {
+pub(crate) fn arrows_below(scale: &Scale, top: f64, bottom: f64, at: &[(f64, String)]) -> Markup {
     let (left, right) = scale.ends();
     let mut places: Vec<(f64, &str)> = Vec::new();
     for (value, tooltip) in at.iter().filter(|(value, _)| scale.has(*value)) {

@@ -64,8 +64,8 @@ impl VerifiedTars {
         let Some(manifest) = own.or_else(|| backup.manifest()) else { return false };
         let is_meant = |path: &str| backup.is_meant(path);
         let identifier = self.control.as_ref().map(|control| control.system_identifier);
-        let compared = (files, identifier, checksums);
-        let expected = self.verified.compare_files(manifest, compared, &is_meant);
+        let expected =
+            self.verified.compare_files(manifest, files, identifier, checksums, &is_meant);
         if let Some(expected) = expected.filter(|expected| !expected.is_empty()) {
             self.compare_checksums(backup, &expected, settings, progress);
         }

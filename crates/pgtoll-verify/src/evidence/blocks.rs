@@ -46,17 +46,17 @@ impl<'a> Forks<'a> {
     }
 
     /// The blocks of a fork.
-    pub(super) fn blocks(&self, fork: RelationFork) -> Blocks<'_> {
+    pub(super) fn blocks(&self, fork: RelationFork) -> DiskBlocks<'_> {
         let control = &self.data.control;
         let block_bytes = control.block_bytes as usize;
         let per_file = control.file_blocks;
         let range = self.files.of_fork(fork);
-        Blocks { files: &self.files, range, block_bytes, per_file, open: None }
+        DiskBlocks { files: &self.files, range, block_bytes, per_file, open: None }
     }
 }
 
 /// The blocks of a fork.
-pub(super) struct Blocks<'a> {
+pub(super) struct DiskBlocks<'a> {
     files: &'a Listing,
     /// The range of the fork's files.
     range: Range<usize>,
@@ -66,7 +66,7 @@ pub(super) struct Blocks<'a> {
     open: Option<(u32, File)>,
 }
 
-impl Blocks<'_> {
+impl DiskBlocks<'_> {
     /// There is no file.
     pub(super) fn is_none(&self) -> bool {
         self.range.is_empty()

@@ -18,7 +18,8 @@ use crate::settings::{VerifyProgress, VerifySettings};
 /// [`verify`](crate::verify()). `progress` is given the evidence that is read.
 pub fn compare_with_evidence(
     verified: &mut Verified,
-    (data, names): (&DataDirectory, &mut Option<Names>),
+    data: &DataDirectory,
+    names: &mut Option<Names>,
     settings: &VerifySettings,
     wanted: &dyn Fn(RelFileLocator) -> bool,
     progress: &mut dyn FnMut(&str, VerifyProgress) -> ControlFlow<()>,
@@ -39,16 +40,15 @@ pub fn compare_with_evidence(
         },
     };
     let forks = Forks::new(data, settings, wanted);
-    let files = (data, &forks);
     let watch = &mut |now| progress(WAL, now);
-    let result = compare_forks_with_wal(verified, files, names, settings, watch);
+    let result = compare_forks_with_wal(verified, data, &forks, names, settings, watch);
     compared.add_wal(result, verified);
     if !verified.is_interrupted {
         let watch = &mut |now| progress("indexes", now);
-        let result = compare_forks_with_indexes(verified, files, names, settings, watch);
+        let result = compare_forks_with_indexes(verified, data, &forks, names, settings, watch);
         compared.add_indexes(result, verified);
     }
-    compared.notes.extend(unexplained_zeros(verified, &verified.zeros, files, names));
+    compared.notes.extend(unexplained_zeros(verified, &verified.zeros, data, &forks, names));
     if !data.is_consistent() {
         compared.is_missing = false;
         let redo = data.control.last_checkpoint.redo;

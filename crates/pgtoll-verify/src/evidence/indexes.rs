@@ -43,13 +43,14 @@ pub fn compare_with_indexes(
     progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
 ) -> Result<IndexesCompared, NotCompared> {
     let forks = Forks::new(data, settings, wanted);
-    compare_forks_with_indexes(verified, (data, &forks), names, settings, progress)
+    compare_forks_with_indexes(verified, data, &forks, names, settings, progress)
 }
 
 /// As [`compare_with_indexes`], with forks that were listed before.
 pub(super) fn compare_forks_with_indexes(
     verified: &mut Verified,
-    (data, forks): (&DataDirectory, &Forks<'_>),
+    data: &DataDirectory,
+    forks: &Forks<'_>,
     names: &Names,
     settings: &VerifySettings,
     progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,

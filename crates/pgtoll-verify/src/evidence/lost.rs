@@ -6,7 +6,7 @@ use pgtoll_format::catalog::Persistence;
 use pgtoll_format::{ForkNumber, Lsn, PageHeader, RelFileLocator, RelationFork, Verdict};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::blocks::{Blocks, Forks};
+use super::blocks::{DiskBlocks, Forks};
 use super::changes::{Change, Changes, Horizon, Wanted};
 use super::{NotCompared, WalEnds, check_names};
 use crate::defect::Evidence;
@@ -47,13 +47,14 @@ pub fn compare_with_wal(
     progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
 ) -> Result<WalCompared, NotCompared> {
     let forks = Forks::new(data, settings, wanted);
-    compare_forks_with_wal(verified, (data, &forks), names, settings, progress)
+    compare_forks_with_wal(verified, data, &forks, names, settings, progress)
 }
 
 /// As [`compare_with_wal`], with forks that were listed before.
 pub(super) fn compare_forks_with_wal(
     verified: &mut Verified,
-    (data, forks): (&DataDirectory, &Forks<'_>),
+    data: &DataDirectory,
+    forks: &Forks<'_>,
     names: &Names,
     settings: &VerifySettings,
     progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
@@ -69,7 +70,7 @@ pub(super) fn compare_forks_with_wal(
     let compared = read.compared();
     // Recovery is still to come: a file may be that of a relation that was dropped.
     let judges_ends = data.is_consistent();
-    verified.add_evidence(read.compare((data, forks), judges_ends, progress)?);
+    verified.add_evidence(read.compare(data, forks, judges_ends, progress)?);
     Ok(compared)
 }
 
@@ -119,7 +120,8 @@ impl<'a> LoggedChanges<'a> {
     /// one.
     pub(super) fn compare(
         &self,
-        (data, forks): (&DataDirectory, &Forks<'_>),
+        data: &DataDirectory,
+        forks: &Forks<'_>,
         judges_ends: bool,
         progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
     ) -> Result<Vec<BlockFinding>, NotCompared> {
@@ -223,7 +225,7 @@ impl Rules {
     /// The faults of the blocks of a fork that WAL changed.
     fn compare(
         &self,
-        mut blocks: Blocks<'_>,
+        mut blocks: DiskBlocks<'_>,
         changes: &FxHashMap<u32, Change>,
     ) -> Vec<(u32, Evidence)> {
         let mut changes: Vec<(u32, Change)> =
@@ -246,7 +248,7 @@ impl Rules {
     /// A page that a server refuses, or that cannot be read, was reported when it was verified.
     fn judge(
         &self,
-        blocks: &mut Blocks<'_>,
+        blocks: &mut DiskBlocks<'_>,
         block: u32,
         change: Change,
         page: &mut [u8],

@@ -97,7 +97,7 @@ impl RunningEvidence<'_> {
         suspects.retain(|suspect| self.is_known_to_server(suspect));
         verified.add_evidence(suspects);
         let forks = Forks::new(self.data, self.settings, self.wanted);
-        compared.notes.extend(unexplained_zeros(verified, zeros, (self.data, &forks), self.names));
+        compared.notes.extend(unexplained_zeros(verified, zeros, self.data, &forks, self.names));
         Ok(compared)
     }
 
@@ -128,7 +128,7 @@ impl RunningEvidence<'_> {
         compared.covered.push(format!("{WAL} from {} to {}", wal.from, wal.to));
         compared.covered.push(BTREES.to_owned());
         compared.left_out.push(LENGTHS.to_owned());
-        let mut suspects = changes.compare((&data, &forks), true, &mut |now| progress(WAL, now))?;
+        let mut suspects = changes.compare(&data, &forks, true, &mut |now| progress(WAL, now))?;
         let rule = MapRule::Since(redo);
         let jobs = self.settings.jobs.get();
         suspects.extend(zeros_under_visible_bits(&data, &forks, zeros, self.names, rule));

@@ -16,7 +16,8 @@ use crate::zeros::{ZeroPages, ZeroRun};
 pub(super) fn unexplained_zeros(
     verified: &Verified,
     zeros: &ZeroPages,
-    (data, forks): (&DataDirectory, &Forks<'_>),
+    data: &DataDirectory,
+    forks: &Forks<'_>,
     names: &Names,
 ) -> Vec<String> {
     let found: HashSet<(RelationFork, u32)> =

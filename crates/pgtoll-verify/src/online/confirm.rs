@@ -8,14 +8,15 @@ use std::time::Duration;
 use pgtoll_format::RelationFork;
 
 use super::pauses::Pauses;
-use super::suspect::Blocks;
+use super::suspect::DiskBlocks;
 use crate::defect::{BlockFinding, Defect};
 use crate::maps::{self, MapRule};
 
 /// Those that say the same each time they are read, with the map read anew each time.
 pub(super) fn confirm(
-    blocks: &Blocks<'_>,
-    (rule, rows): (MapRule, bool),
+    blocks: &DiskBlocks<'_>,
+    rule: MapRule,
+    rows: bool,
     findings: &[BlockFinding],
     pauses: &dyn Pauses,
 ) -> Vec<BlockFinding> {

@@ -32,12 +32,12 @@ pub use witness::{ServerAnswer, WalHorizon, Witness};
 use crate::defect::{BlockFinding, Defect, Unsettled};
 use crate::directory::DirectoryVerification;
 use crate::found::{PagesRead, Verified};
-use crate::listing::Listing;
 use crate::maps::MapRule;
 use crate::settings::{VerifyProgress, VerifySettings};
 use crate::storage::Storage;
 use settle::Settling;
-use suspect::{Blocks, Suspect, Watched, watch_all};
+pub(crate) use suspect::DiskBlocks;
+use suspect::{Suspect, Watched, watch_all};
 
 /// How a running server is verified.
 #[derive(Clone, Debug)]
@@ -63,31 +63,32 @@ pub fn verify_running(
     scan.maps = MapRule::of_running(data);
     let mut verified = mem::take(&mut scan.verified);
     verified.unlisted.retain(is_still_unlisted);
-    read_running(&scan, (disk, data), verified, settings, (witness, pauses), progress)
+    let blocks = DiskBlocks::new(disk, data, &scan.files);
+    read_running(&scan, &blocks, verified, settings, witness, pauses, progress)
 }
 
 /// Reads the files of a scan while a server runs, and settles what looks damaged.
 pub(crate) fn read_running(
     scan: &DirectoryVerification<'_>,
-    (disk, data): (&dyn Storage, &DataDirectory),
+    blocks: &DiskBlocks<'_>,
     mut verified: Verified,
     settings: &RunningSettings,
-    (witness, pauses): (&mut dyn Witness, &dyn Pauses),
+    witness: &mut dyn Witness,
+    pauses: &dyn Pauses,
     progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
 ) -> Verified {
-    let blocks = Blocks::new(disk, data, &scan.files);
     // Where no thread can be had for it, suspects are read again when all was read.
     let (sender, receiver) = channel();
     let receiver = Mutex::new(receiver);
     let watch_them = || {
         let receiver = pgtoll_system::lock(&receiver);
-        watch_all(&blocks, pauses, &receiver)
+        watch_all(blocks, pauses, &receiver)
     };
     let (watched, contradictions) = thread::scope(|scope| {
         let watching = thread::Builder::new().spawn_scoped(scope, watch_them);
         let count = 0;
         let maps = Vec::new();
-        let mut sieve = Sieve { blocks: &blocks, sender, count, maps };
+        let mut sieve = Sieve { blocks, sender, count, maps };
         let mut watch = |now| {
             let go_on = progress(now);
             if go_on.is_break() {
@@ -96,7 +97,7 @@ pub(crate) fn read_running(
             go_on
         };
         let mut take = |verified: &mut Verified, finding| sieve.take(verified, finding);
-        scan.read(disk, &mut verified, None, &mut take, &mut watch);
+        scan.read(blocks.disk, &mut verified, None, &mut take, &mut watch);
         verified.running.suspects = sieve.count;
         let Sieve { maps, sender, .. } = sieve;
         // Without a sender the watching ends.
@@ -111,24 +112,16 @@ pub(crate) fn read_running(
     let mut go_on =
         |pages: PagesRead| progress(VerifyProgress { bytes: pages.bytes, all_bytes }).is_continue();
     let patience = settings.patience;
-    let mut settling =
-        Settling { blocks: &blocks, witness, pauses, patience, go_on: &mut go_on, verified };
+    let mut settling = Settling { blocks, witness, pauses, patience, go_on: &mut go_on, verified };
     settling.run(watched);
     verified = settling.verified;
-    let rules = (scan.maps, settings.verify.rows);
-    for finding in confirm::confirm(&blocks, rules, &contradictions, pauses) {
+    for finding in
+        confirm::confirm(blocks, scan.maps, settings.verify.rows, &contradictions, pauses)
+    {
         verified.add(finding);
     }
     verified.findings.sort_by_key(|finding| (finding.fork, finding.block));
     verified
-}
-
-/// Whether the file of a block was there when it was listed, and no longer is.
-pub(crate) fn is_gone(
-    (disk, data, files): (&dyn Storage, &DataDirectory, &Listing),
-    finding: &BlockFinding,
-) -> bool {
-    Blocks::new(disk, data, files).is_gone(finding.fork, finding.block)
 }
 
 /// Whether this is there still. A database that is dropped goes with its directory.
@@ -148,7 +141,7 @@ pub(crate) fn as_running(data: &DataDirectory) -> DataDirectory {
 
 /// Sorts out suspects from what the scan finds.
 struct Sieve<'a> {
-    blocks: &'a Blocks<'a>,
+    blocks: &'a DiskBlocks<'a>,
     sender: Sender<Suspect>,
     count: u64,
     /// Pages that contradict their maps.

@@ -23,7 +23,7 @@ use pgtoll_format::{Fault, ForkNumber, Lsn, RelationFork};
 
 use super::images::{ImagesInWal, WalImagesError};
 use super::pauses::Pauses;
-use super::suspect::{Bad, Blocks, Suspect, Watched, watch};
+use super::suspect::{Bad, DiskBlocks, Suspect, Watched, watch};
 use super::witness::{ServerAnswer, WalHorizon, Witness};
 use crate::defect::Unsettled;
 use crate::defect::{BlockFinding, Defect};
@@ -31,7 +31,7 @@ use crate::found::{PagesRead, Verified};
 
 /// The inputs and results of settling suspects.
 pub(super) struct Settling<'a> {
-    pub(super) blocks: &'a Blocks<'a>,
+    pub(super) blocks: &'a DiskBlocks<'a>,
     pub(super) witness: &'a mut dyn Witness,
     pub(super) pauses: &'a dyn Pauses,
     /// How long a checkpoint is waited for.

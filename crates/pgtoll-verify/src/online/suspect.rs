@@ -61,16 +61,16 @@ impl Suspect {
 }
 
 /// A source of blocks.
-pub(super) struct Blocks<'a> {
-    disk: &'a dyn Storage,
+pub(crate) struct DiskBlocks<'a> {
+    pub(super) disk: &'a dyn Storage,
     files: &'a Listing,
     block_bytes: usize,
     per_file: u32,
     has_checksums: bool,
 }
 
-impl<'a> Blocks<'a> {
-    pub(super) fn new(disk: &'a dyn Storage, data: &DataDirectory, files: &'a Listing) -> Self {
+impl<'a> DiskBlocks<'a> {
+    pub(crate) fn new(disk: &'a dyn Storage, data: &DataDirectory, files: &'a Listing) -> Self {
         let block_bytes = data.control.block_bytes as usize;
         let per_file = data.control.file_blocks;
         Self { disk, files, block_bytes, per_file, has_checksums: data.has_checksums() }
@@ -124,7 +124,7 @@ impl<'a> Blocks<'a> {
         Some(VisibilityMap::new(file, self.block_bytes, self.has_checksums))
     }
 
-    pub(super) fn is_gone(&self, fork: RelationFork, block: u32) -> bool {
+    pub(crate) fn is_gone(&self, fork: RelationFork, block: u32) -> bool {
         let Some(path) = self.path(fork, block) else { return true };
         let opened = self.disk.open(&path);
         opened.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
@@ -186,7 +186,7 @@ impl Watched {
 /// Watches what the scan finds, as long as it goes on. What comes while others are watched is
 /// watched together.
 pub(super) fn watch_all(
-    blocks: &Blocks<'_>,
+    blocks: &DiskBlocks<'_>,
     pauses: &dyn Pauses,
     receiver: &Receiver<Suspect>,
 ) -> Watched {
@@ -200,7 +200,7 @@ pub(super) fn watch_all(
 
 /// Reads each again and again until it is sound, gone, or all pauses are over.
 pub(super) fn watch(
-    blocks: &Blocks<'_>,
+    blocks: &DiskBlocks<'_>,
     mut suspects: Vec<Suspect>,
     pause: &mut dyn FnMut(Duration) -> bool,
 ) -> Watched {

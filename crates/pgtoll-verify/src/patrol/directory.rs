@@ -20,13 +20,13 @@ use crate::found::{PagesRead, Verified};
 use crate::listing::{Listing, Position};
 use crate::maps::MapRule;
 use crate::online::{
-    ImagesInWal, Pauses, RealPauses, RunningServer, RunningSettings, ServerAnswer, WalHorizon,
-    WalImagesError, Witness, as_running, is_gone, is_still_unlisted, read_running,
+    DiskBlocks, ImagesInWal, RealPauses, RunningServer, RunningSettings, ServerAnswer, WalHorizon,
+    WalImagesError, Witness, as_running, is_still_unlisted, read_running,
 };
 use crate::record::page_finding;
 use crate::settings::VerifyProgress;
 use crate::severity::severity;
-use crate::storage::{Files, Storage};
+use crate::storage::Files;
 
 /// Finds the server that runs on a data directory.
 pub type AttachServer<'a> = &'a dyn Fn(&DataDirectory) -> Result<Option<Attached>, AttachError>;
@@ -127,19 +127,23 @@ impl<'a> PatrolledDirectory<'a> {
             let threads = self.settings.verify.jobs.get();
             let mut server =
                 LazyServer { attach: self.attach, data: &self.data, threads, found: None };
-            let pauses = RealPauses::default();
-            let witness = (&mut server as &mut dyn Witness, &pauses as &dyn Pauses);
-            let settings = &self.settings;
-            verified =
-                read_running(&scan, (&Files, &data), verified, settings, witness, &mut progress);
+            verified = read_running(
+                &scan,
+                &DiskBlocks::new(&Files, &data, &scan.files),
+                verified,
+                &self.settings,
+                &mut server,
+                &RealPauses::default(),
+                &mut progress,
+            );
         } else {
             scan.maps = MapRule::from_data(&self.data);
-            let listed = (&Files as &dyn Storage, &data, &scan.files);
+            let blocks = DiskBlocks::new(&Files, &data, &scan.files);
             let mut take = |verified: &mut Verified, finding: BlockFinding| {
                 // A server may have run for a moment, and removed it.
                 let is_gone = match finding.defect {
                     Defect::Changed => true,
-                    Defect::Unreadable { .. } => is_gone(listed, &finding),
+                    Defect::Unreadable { .. } => blocks.is_gone(finding.fork, finding.block),
                     _ => false,
                 };
                 if !is_gone {

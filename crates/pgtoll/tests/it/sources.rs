@@ -179,9 +179,8 @@ fn a_types_name_stands_in_one_crate() {
 #[test]
 fn no_hint_is_lost() {
     let sources: Vec<_> = crates().iter().flat_map(|name| sources(name)).collect();
-    let asked = fs::read_to_string(
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join("hints.rs"),
-    );
+    let asked =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join("hints.rs"));
     let asked = asked.unwrap();
     let mut hints = BTreeMap::new();
     for (_, text) in &sources {
@@ -201,7 +200,8 @@ fn no_hint_is_lost() {
         .collect();
     for (path, text) in &sources {
         for (name, variant, inner) in shown_as_own(text) {
-            let passes = hints.get(name).is_some_and(|body| body.contains(&format!("Self::{variant}(")));
+            let passes =
+                hints.get(name).is_some_and(|body| body.contains(&format!("Self::{variant}(")));
             if name.ends_with("Error") && hints.contains_key(inner) && !passes {
                 lost.push(format!("{}: {name}::{variant} loses {inner}'s", path.display()));
             }
@@ -223,4 +223,26 @@ fn shown_as_own(text: &str) -> Vec<(&str, &str, &str)> {
         }
     }
     found
+}
+
+/// A function takes values, or a type that names them: never a tuple that it takes apart.
+#[test]
+fn no_parameter_is_a_tuple_taken_apart() {
+    let sources: Vec<_> = crates().iter().flat_map(|name| sources(name)).collect();
+    let packed = |line: &str| {
+        let line = line.trim_start();
+        let line = line
+            .split_once("fn ")
+            .and_then(|(_, rest)| rest.split_once('('))
+            .map_or(line, |(_, rest)| rest);
+        line.starts_with('(') && line.contains("): (") && !line.contains('|')
+    };
+    assert!(packed("    (server, postmaster): (&Cluster, i32),"));
+    assert!(packed("fn kill((server, postmaster): (&Cluster, i32)) {"));
+    let mut found = Vec::new();
+    for (path, text) in &sources {
+        let lines = (1..).zip(text.lines()).filter(|(_, line)| packed(line));
+        found.extend(lines.map(|(number, line)| format!("{}:{number}:{line}", path.display())));
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
 }

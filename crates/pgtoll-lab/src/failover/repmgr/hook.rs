@@ -15,7 +15,8 @@ pub(super) const EVENTS: &str = "events";
 /// Writes the script that promotes the standby and leads clients to it.
 pub(super) fn write_hook(
     guard: &mut Guard,
-    (repmgr, configuration): (&Repmgr, &Path),
+    repmgr: &Repmgr,
+    configuration: &Path,
     standby: &Cluster,
     poolers: &[RunningPgbouncer],
 ) -> Result<(), FailoverError> {

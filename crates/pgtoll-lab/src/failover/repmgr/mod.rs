@@ -107,7 +107,7 @@ impl RepmgrTopology {
         let (poolers, far_link) = start_poolers(context, programs, &mut guard, primary, is_parted)?;
         let reached = if is_parted { &poolers[1..] } else { &poolers[..] };
         for (node, server) in [(&first, primary), (&second, standby)] {
-            write_hook(&mut guard, (repmgr, node.configuration()), server, reached)?;
+            write_hook(&mut guard, repmgr, node.configuration(), server, reached)?;
         }
         let parting = far_link.map(|link| {
             let route = write_route(&mut guard, standby, &poolers[..1])?;
