@@ -22,14 +22,14 @@ pub(super) struct Rules {
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) fork: RelationFork,
-    pub(super) blocks: DiskBlocks,
+    pub(super) blocks: Blocks,
     /// Whole blocks.
     pub(super) bytes: Vec<u8>,
 }
 
 /// The blocks.
 #[derive(Debug)]
-pub(super) enum DiskBlocks {
+pub(super) enum Blocks {
     /// This one and those behind it.
     From(u32),
     /// These.
@@ -153,8 +153,8 @@ impl Judged {
         for (page, place) in pages.zip(0_u32..) {
             let block = match &batch.blocks {
                 // Files that are too long may have more blocks than there are numbers.
-                DiskBlocks::From(first) => first.saturating_add(place),
-                DiskBlocks::These(blocks) => match blocks.get(place as usize) {
+                Blocks::From(first) => first.saturating_add(place),
+                Blocks::These(blocks) => match blocks.get(place as usize) {
                     Some(block) => *block,
                     None => break,
                 },

@@ -5,7 +5,7 @@ use std::io::Read;
 
 use pgtoll_format::{IncrementalError, IncrementalHeader, RelFileLocator, RelationFork};
 
-use super::judge::{Batch, Batches, DiskBlocks, Rules};
+use super::judge::{Batch, Batches, Blocks, Rules};
 use crate::defect::{BlockFinding, Defect, LayoutDefect};
 use pgtoll_datadir::RelationFileName;
 use pgtoll_wal::{TarError, TarStream};
@@ -72,7 +72,7 @@ impl Loader<'_> {
         if let Some(bytes) = u32::try_from(rest).ok().filter(|rest| *rest > 0) {
             self.wrong(member, block(blocks), Defect::Layout(LayoutDefect::EndsInBlock { bytes }));
         }
-        self.blocks(member, input, blocks, &|from, _| DiskBlocks::From(block(from)))
+        self.blocks(member, input, blocks, &|from, _| Blocks::From(block(from)))
     }
 
     /// Some blocks of a file.
@@ -110,7 +110,7 @@ impl Loader<'_> {
         self.blocks(member, input, header.blocks.into(), &|from, count| {
             let from = usize::try_from(from).unwrap_or(usize::MAX);
             let some = numbers.iter().skip(from).take(count);
-            DiskBlocks::These(some.map(|number| first.saturating_add(*number)).collect())
+            Blocks::These(some.map(|number| first.saturating_add(*number)).collect())
         })
     }
 
@@ -128,7 +128,7 @@ impl Loader<'_> {
         member: &RelationMember,
         input: &mut B,
         blocks: u64,
-        named: &dyn Fn(u64, usize) -> DiskBlocks,
+        named: &dyn Fn(u64, usize) -> Blocks,
     ) -> Result<(), B::Error> {
         let block_bytes = self.rules.block_bytes as usize;
         let at_once = (BATCH_BYTES / block_bytes).max(1);

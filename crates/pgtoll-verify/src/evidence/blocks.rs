@@ -46,17 +46,17 @@ impl<'a> Forks<'a> {
     }
 
     /// The blocks of a fork.
-    pub(super) fn blocks(&self, fork: RelationFork) -> DiskBlocks<'_> {
+    pub(super) fn blocks(&self, fork: RelationFork) -> Blocks<'_> {
         let control = &self.data.control;
         let block_bytes = control.block_bytes as usize;
         let per_file = control.file_blocks;
         let range = self.files.of_fork(fork);
-        DiskBlocks { files: &self.files, range, block_bytes, per_file, open: None }
+        Blocks { files: &self.files, range, block_bytes, per_file, open: None }
     }
 }
 
 /// The blocks of a fork.
-pub(super) struct DiskBlocks<'a> {
+pub(super) struct Blocks<'a> {
     files: &'a Listing,
     /// The range of the fork's files.
     range: Range<usize>,
@@ -66,7 +66,7 @@ pub(super) struct DiskBlocks<'a> {
     open: Option<(u32, File)>,
 }
 
-impl DiskBlocks<'_> {
+impl Blocks<'_> {
     /// There is no file.
     pub(super) fn is_none(&self) -> bool {
         self.range.is_empty()

@@ -6,7 +6,7 @@ use pgtoll_format::catalog::Persistence;
 use pgtoll_format::{ForkNumber, Lsn, PageHeader, RelFileLocator, RelationFork, Verdict};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::blocks::{DiskBlocks, Forks};
+use super::blocks::{Blocks, Forks};
 use super::changes::{Change, Changes, Horizon, Wanted};
 use super::{NotCompared, WalEnds, check_names};
 use crate::defect::Evidence;
@@ -225,7 +225,7 @@ impl Rules {
     /// The faults of the blocks of a fork that WAL changed.
     fn compare(
         &self,
-        mut blocks: DiskBlocks<'_>,
+        mut blocks: Blocks<'_>,
         changes: &FxHashMap<u32, Change>,
     ) -> Vec<(u32, Evidence)> {
         let mut changes: Vec<(u32, Change)> =
@@ -248,7 +248,7 @@ impl Rules {
     /// A page that a server refuses, or that cannot be read, was reported when it was verified.
     fn judge(
         &self,
-        blocks: &mut DiskBlocks<'_>,
+        blocks: &mut Blocks<'_>,
         block: u32,
         change: Change,
         page: &mut [u8],
