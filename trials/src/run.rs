@@ -1,4 +1,4 @@
-//! How a trial begins, speaks and ends.
+//! Begin, output and end of a trial.
 
 use std::io::Write as _;
 use std::process::ExitCode;

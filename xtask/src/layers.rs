@@ -1,4 +1,5 @@
-//! Which crate may use which: the table of the architecture, and its comparison with the
+//! Dependencies between crates: the table of the architecture, and its comparison with the
+//! manifests.
 //! manifests.
 
 use anyhow::{Context as _, bail};

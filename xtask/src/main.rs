@@ -1,4 +1,5 @@
-//! What developers run: `cargo xtask ci` checks everything, `cargo xtask test` sets up the machine
+//! Commands for developers: `cargo xtask ci` checks everything, `cargo xtask test` sets up the
+//! machine before.
 //! before.
 
 mod bench;

@@ -31,6 +31,12 @@ const PHRASES: [&str; 17] = [
     "1 pages",
 ];
 
+/// Words of a sentence in the help at most.
+const HELP_WORDS: usize = 25;
+
+/// Words of the book that are written by hand, tables and commands included.
+const BOOK_WORDS: usize = 60_000;
+
 /// First words of doc comments that ask instead of stating.
 const QUESTIONS: [&str; 5] = ["What", "Who", "Where", "Which", "Of"];
 
@@ -43,7 +49,11 @@ pub(crate) fn check() -> anyhow::Result<()> {
     if !found.is_empty() {
         bail!("{} files have refused words", found.len());
     }
-    say("xtask: words: none refused");
+    let words = book_words()?;
+    if words > BOOK_WORDS {
+        bail!("the book has {words} words by hand: {BOOK_WORDS} are the most");
+    }
+    say(&format!("xtask: words: none refused; the book has {words} by hand"));
     Ok(())
 }
 
@@ -54,7 +64,11 @@ fn found() -> anyhow::Result<Vec<String>> {
     for path in listed.lines().filter(|path| !path.starts_with("fuzz/")) {
         let Ok(text) = fs::read_to_string(root().join(path)) else { continue };
         let found = if Path::new(path).extension().is_some_and(|ending| ending == "rs") {
-            rust_words(&text, is_product(path))
+            let mut counts = rust_words(&text, is_product(path));
+            if path.starts_with("crates/pgtoll/src/arguments/") {
+                counts.push(("long sentence", long_sentences(&text)));
+            }
+            counts
         } else {
             vec![("phrase", phrases(&prose(&text)))]
         };
@@ -63,6 +77,56 @@ fn found() -> anyhow::Result<Vec<String>> {
         }
     }
     Ok(lines)
+}
+
+/// Words of the book without what is generated.
+fn book_words() -> anyhow::Result<usize> {
+    const GENERATED: [&str; 3] = ["cli.md", "fields.md", "findings.md"];
+    let listed = output(command("git").args(["ls-files", "docs/src/*.md"]))?;
+    let by_hand = listed.lines().filter(|path| !GENERATED.iter().any(|name| path.ends_with(name)));
+    let mut words = 0;
+    for path in by_hand {
+        let Ok(text) = fs::read_to_string(root().join(path)) else { continue };
+        words += without_generated(&text).split_whitespace().count();
+    }
+    Ok(words)
+}
+
+/// A page without its blocks between `<!-- NAME … -->` and `<!-- /NAME -->`.
+fn without_generated(page: &str) -> String {
+    let mut kept = String::new();
+    let mut rest = page;
+    while let Some((before, tail)) = rest.split_once("<!-- ") {
+        kept.push_str(before);
+        let name = tail.split([' ', '\n']).next().unwrap_or_default();
+        let end = format!("<!-- /{name} -->");
+        rest = tail.split_once(&end).map_or("", |(_, after)| after);
+    }
+    kept + rest
+}
+
+/// Sentences of doc comments that are too long for a terminal's help.
+fn long_sentences(text: &str) -> usize {
+    let mut paragraph = String::new();
+    let mut found = 0;
+    for line in text.lines().chain([""]) {
+        match line.trim_start().strip_prefix("/// ") {
+            Some(words) => paragraph += &format!("{words} "),
+            None => {
+                let sentences = paragraph.split(". ");
+                found +=
+                    sentences.filter(|one| one.split_whitespace().count() > HELP_WORDS).count();
+                paragraph.clear();
+            }
+        }
+    }
+    found
+}
+
+/// Heads of modules that ask instead of stating.
+fn module_questions(text: &str) -> usize {
+    let head = text.strip_prefix("//! ").and_then(|head| head.split(' ').next());
+    usize::from(head.is_some_and(|first| first == "How" || QUESTIONS.contains(&first)))
 }
 
 /// Strings of tests and of developers' tools are read by few.
@@ -84,7 +148,7 @@ fn rust_words(text: &str, is_product: bool) -> Vec<(&'static str, usize)> {
         let strings = self::pieces(product);
         let strings = strings.iter().filter(|piece| matches!(piece, Piece::String(_)));
         counts.push(("phrase", strings.map(|piece| phrases(piece.text())).sum()));
-        counts.push(("question", questions(product)));
+        counts.push(("question", questions(product) + module_questions(product)));
     }
     counts
 }
@@ -213,5 +277,11 @@ mod tests {
         assert_eq!(found, [("identifier", 5), ("phrase", 2), ("question", 1)]);
         assert_eq!(phrases(&prose("anew\n```text\nanew\n```\n")), 1);
         assert_eq!(phrases("canew, somebody goes\non; 21 pages"), 1);
+        assert_eq!(module_questions("//! How it is done.\n"), 1);
+        let long = format!("    /// Short. {}.\n    /// More.\n", "word ".repeat(HELP_WORDS + 1));
+        assert_eq!(long_sentences(&long), 1);
+        assert_eq!(long_sentences("/// One of a few words. Another one.\n"), 0);
+        let page = "by hand\n<!-- report x -->\ngenerated words\n<!-- /report -->\nagain";
+        assert_eq!(without_generated(page).split_whitespace().count(), 3);
     }
 }

@@ -1,4 +1,4 @@
-//! What programs of our own get of the caller's environment, and where they are looked for.
+//! The environment of programs that pgtoll starts, and the search for them.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

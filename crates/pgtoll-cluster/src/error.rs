@@ -1,4 +1,4 @@
-//! What can go wrong with servers of our own, and what to do about it.
+//! Errors of servers that pgtoll starts, with hints.
 
 use std::io;
 use std::path::{Path, PathBuf};

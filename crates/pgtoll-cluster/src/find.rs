@@ -1,4 +1,4 @@
-//! Which PostgreSQL servers this machine has, and which of them to use.
+//! Search for the PostgreSQL servers of this machine, and the choice of one.
 
 use std::collections::BTreeSet;
 use std::error::Error as _;
@@ -106,7 +106,7 @@ pub struct Found {
 /// A server that is not used. Its text names the program, and why.
 #[derive(Debug)]
 pub struct Skipped {
-    /// Why.
+    /// The reason, in a sentence.
     pub reason: ClusterError,
 }
 

@@ -1,4 +1,4 @@
-//! What a server does before it takes connections, as the system shows it.
+//! A server's work before it takes connections, as the system shows it.
 
 use procfs::process::Process;
 

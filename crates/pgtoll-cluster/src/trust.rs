@@ -1,4 +1,4 @@
-//! Which files only root and the caller can change.
+//! Files that only root and the caller can change.
 
 use std::fs::{self, Metadata};
 use std::io;

@@ -1,4 +1,4 @@
-//! Which data directory is verified, how it was left, and which rules therefore hold.
+//! A data directory, how it was left, and the rules that therefore hold.
 
 use std::fs;
 use std::io;

@@ -21,7 +21,7 @@ pub enum DatadirError {
     Control {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The underlying error.
         source: ControlError,
     },
     /// The data directory is of a major version that pgtoll does not know.

@@ -1,4 +1,4 @@
-//! What `postmaster.pid` says of the server that runs on a data directory.
+//! The contents of `postmaster.pid`.
 
 use std::path::{Path, PathBuf};
 

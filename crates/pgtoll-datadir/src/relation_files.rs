@@ -1,4 +1,5 @@
-//! Which files of a data directory hold relations: by their places and names, and by nothing else.
+//! The files of a data directory that hold relations: by their places and names, and by nothing
+//! else.
 
 use std::fmt;
 use std::fs::{self, DirEntry, Metadata};

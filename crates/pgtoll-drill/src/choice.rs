@@ -1,4 +1,4 @@
-//! Which WAL recovery needs, and where it is.
+//! The WAL that recovery needs, and its place.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! How the server of a drill is configured: by nothing that is the backup's.
+//! Configuration of the server of a drill: nothing of it comes from the backup.
 
 use pgtoll_format::{ControlFile, MajorFacts, conf};
 use pgtoll_wal::WalBound;

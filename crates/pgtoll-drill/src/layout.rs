@@ -1,4 +1,4 @@
-//! What is copied of a backup, and to where.
+//! The files of a backup that are copied, and their places.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirEntry};

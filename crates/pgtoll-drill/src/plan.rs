@@ -1,4 +1,4 @@
-//! What a drill will do: said before it is done.
+//! The plan of a drill, printed before it is done.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;

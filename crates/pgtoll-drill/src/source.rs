@@ -48,7 +48,7 @@ pub struct DrillSource {
 pub(crate) enum SourceForm {
     /// A directory.
     Directory,
-    /// Tars.
+    /// A backup in tars.
     Tars(Box<TarSurvey>),
     /// Files in a repository of pgBackRest.
     Repository(Box<RepositorySurvey>),

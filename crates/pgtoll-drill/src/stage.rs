@@ -1,4 +1,4 @@
-//! What is no plain directory is made one, in the cluster's directory.
+//! Unpacking of backups that are no plain directory into the cluster's directory.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! What a drill shows while it goes on.
+//! Steps of a drill, for its progress.
 
 /// How far a drill is.
 #[derive(Clone, Copy, Debug)]

@@ -1,4 +1,4 @@
-//! How far a backup is recovered.
+//! The recovery target of a backup.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! What follows from what was found: three verdicts.
+//! The three verdicts, from the facts.
 
 use pgtoll_record::{
     DrillCheck, DrillFinding, DrillVerdict, DrilledKind, DrilledTablespace, VerificationOutcome,

@@ -1,4 +1,4 @@
-//! What a run answers, in a sentence for each workload.
+//! Answers of a run, in a sentence for each workload.
 
 use pgtoll_record::{AnswerLine, Header, RunAnswer, Workload};
 

@@ -1,4 +1,5 @@
-//! How much wider than they claim a machine's intervals have to be, by comparisons of twins there.
+//! Calibration: the factor by which a machine's intervals have to be wider, by comparisons of twins
+//! there.
 //!
 //! Each complete run gives the comparisons of its twin, a line each; the intervals of a later run
 //! are widened by what they show. A run never judges itself: its own twin's comparisons are added

@@ -1,4 +1,4 @@
-//! What verifying stored backups costs, from records of the bench of fleets.
+//! The cost of verifying stored backups, from records of the bench of fleets.
 
 use pgtoll_record::trials::{
     BENCH_FLEET_SCHEMA, FleetBenchCase, FleetBenchLine, FleetBenchPacking, FleetBenchRead,

@@ -1,4 +1,4 @@
-//! Which metrics a workload has, and what they are called.
+//! The metrics of a workload, and their names.
 
 use pgtoll_record::{Metric, OperationOf, Run, Work, Workload};
 

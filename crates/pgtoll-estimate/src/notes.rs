@@ -1,4 +1,4 @@
-//! What a reader of a result has to know.
+//! Notes for a reader of a result.
 
 use pgtoll_record::{ArmRound, Comparison, Metric, Outliers, Run, Workload};
 

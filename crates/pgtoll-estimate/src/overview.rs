@@ -1,4 +1,4 @@
-//! What an overview of several experiments says of one of them.
+//! The part of an overview that an experiment has.
 
 use pgtoll_record::{OverviewExperiment, RunResult, Workload};
 

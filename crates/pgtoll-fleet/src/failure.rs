@@ -1,4 +1,4 @@
-//! What a store failed with, apart from what is wrong with a backup.
+//! Failures of a store, apart from damage to a backup.
 
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex};

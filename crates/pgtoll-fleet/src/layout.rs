@@ -1,4 +1,5 @@
-//! Which backups objects are, by their keys alone: whose layout, what is read of them, and what is
+//! The backups among objects, by their keys alone: the tool that made them, the keys that are read,
+//! and those that are not, each with its name.
 //! not, each with its name.
 
 use std::collections::BTreeMap;

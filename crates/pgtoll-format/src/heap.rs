@@ -16,7 +16,7 @@ pub struct HeapTuple<'a> {
     pub next_number: u16,
     /// Flags; the lower bits are the number of columns.
     pub infomask2: u16,
-    /// Flags.
+    /// Flags, as PostgreSQL defines the bits.
     pub infomask: u16,
     /// One bit a column, 0 where it is null; `None`: no column is.
     nulls: Option<&'a [u8]>,

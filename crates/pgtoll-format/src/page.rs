@@ -1,4 +1,4 @@
-//! Where things stand in a page of a relation's file.
+//! Offsets and sizes in a page of a relation's file.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ pub struct PageHeader {
     pub lsn: Lsn,
     /// The checksum; without checksums whatever was there.
     pub checksum: u16,
-    /// Flags.
+    /// Flags, as PostgreSQL defines the bits.
     pub flags: u16,
     /// The start of the line pointers end and free space.
     pub lower: u16,
@@ -152,7 +152,7 @@ pub struct LinePointer {
 /// The state of the item that a line pointer points to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinePointerState {
-    /// Nothing.
+    /// A line pointer without a row.
     Unused,
     /// An item.
     Normal,

@@ -1,4 +1,4 @@
-//! What a page is of, as far as it shows itself.
+//! The kind of a page, as far as its bytes show it.
 
 use std::fmt;
 

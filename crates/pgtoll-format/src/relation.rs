@@ -1,4 +1,4 @@
-//! Which file of which relation a block is in.
+//! The file of a relation that a block is in.
 
 use std::fmt;
 

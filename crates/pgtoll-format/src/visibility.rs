@@ -1,4 +1,4 @@
-//! What a table's page and its rows say of who sees them, beside what the visibility map says.
+//! Visibility of a page's rows, beside the bits of the visibility map.
 //!
 //! The map has two bits a block: all rows are visible to everybody, and all of them are frozen. The page
 //! itself has a flag for the first one. Sources: `visibilitymap.c`, `bufpage.h`, and the rules of

@@ -1,4 +1,4 @@
-//! What a short run will be too coarse for, by what earlier runs on the same machine had.
+//! Questions that a short run is too coarse for, by earlier runs on the same machine.
 
 use pgtoll_estimate::{DECIDED_WITHIN, Twins};
 use pgtoll_record::ExpectedFigure;

@@ -1,4 +1,4 @@
-//! What can end a run.
+//! Errors that end a run.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -123,7 +123,7 @@ pub enum BenchError {
     /// The server cannot be what the experiment compares.
     #[error("skipped: {reason}")]
     Skipped {
-        /// Why.
+        /// The reason, in a sentence.
         reason: String,
     },
     /// The server is slower than its load.
@@ -229,8 +229,8 @@ impl BenchError {
                     .into(),
             ),
             Self::LoadGoesOn { .. } => Some(
-                "its processes must stay in the group in which they were started (no setsid, no \
-                 timeout, no container), and its statements must end within a minute"
+                "its statements must end within a minute, and its processes must stay in their process \
+                 group: no setsid, no timeout, no container"
                     .into(),
             ),
             Self::Skipped { .. } => Some(

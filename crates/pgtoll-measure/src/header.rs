@@ -1,4 +1,4 @@
-//! What a record says of its run before anything is measured.
+//! The header of a record, written before anything is measured.
 
 use pgtoll_record::{
     Arm, Expectation, Header, OperationOf, RECORD_SCHEMA, ScriptText, Server, Work, Workload,

@@ -1,4 +1,4 @@
-//! How far a workload has come, for its user to see while it runs.
+//! Progress of a workload, for its user to see while it runs.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What exactly will run: settings resolved, disk and time told before anything starts.
+//! The plan of a run: settings resolved, disk and time known before anything starts.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What a run reports while it goes on.
+//! Reports of a run in progress.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ pub enum Progress<'a> {
     Skipped {
         /// Its name.
         arm: &'a str,
-        /// Why.
+        /// The reason, in a sentence.
         reason: &'a str,
     },
     /// A block of a round begins.

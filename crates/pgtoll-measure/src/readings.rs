@@ -1,4 +1,4 @@
-//! What is read from a running server, as the record has it.
+//! Readings of a running server, as the record has them.
 
 use pgtoll_cluster::{Cluster, MemoryGroup};
 use pgtoll_format::Lsn;

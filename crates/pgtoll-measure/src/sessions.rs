@@ -1,4 +1,4 @@
-//! What is attached to a running server.
+//! Sessions attached to a running server.
 
 use pgtoll_cluster::Cluster;
 use pgtoll_observe::{ClusterCpu, ClusterIo};

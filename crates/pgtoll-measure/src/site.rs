@@ -1,4 +1,4 @@
-//! Where and with what a plan runs.
+//! The site of a plan: server, directories, guard.
 
 use std::path::Path;
 

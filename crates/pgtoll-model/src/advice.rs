@@ -1,4 +1,5 @@
-//! What outcomes are worth: where longer distances of checkpoints stop to pay, what to recommend, and
+//! Advice from outcomes: where longer distances of checkpoints stop to pay, what to recommend, and
+//! which estimates are too weak for it.
 //! which estimates are too weak for it.
 
 use pgtoll_format::ByteSize;

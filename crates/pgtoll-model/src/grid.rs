@@ -1,4 +1,5 @@
-//! Which settings one pass over the WAL answers: what is asked, or what is worth trying, and the
+//! The settings that one pass over the WAL answers: those asked for, or those worth trying, and the
+//! curve of WAL against the distance of checkpoints.
 //! curve of WAL against the distance of checkpoints.
 
 use std::time::Duration;

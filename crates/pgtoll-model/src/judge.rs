@@ -1,4 +1,4 @@
-//! How sure an estimate is, and its range.
+//! Certainty and range of an estimate.
 
 use pgtoll_format::{ByteSize, Lsn, TimeSpan};
 

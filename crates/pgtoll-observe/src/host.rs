@@ -1,4 +1,4 @@
-//! What machine this is, a fact a function.
+//! Facts about this machine, a function each.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::ObserveError;
 /// Memory, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// All.
+    /// Memory of the machine, in bytes.
     pub total_bytes: u64,
     /// Memory that programs could get without swapping.
     pub available_bytes: u64,

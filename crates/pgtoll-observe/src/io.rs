@@ -1,4 +1,4 @@
-//! What a whole cluster reads and writes.
+//! Reads and writes of a whole cluster.
 //!
 //! `/proc/PID/io` of a live process is its own; that of the postmaster includes every process that
 //! it has reaped. PostgreSQL 18's I/O workers are children like any other.

@@ -1,4 +1,4 @@
-//! What else goes on on the machine.
+//! Noise: other activity on the machine.
 
 use procfs::{CpuPressure, CurrentSI, KernelStats};
 

@@ -1,4 +1,4 @@
-//! Where a profiler found the CPU.
+//! Functions in which a profiler found the CPU.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! How far this kernel tells user time from system time.
+//! The precision with which this kernel tells user time from system time.
 
 use std::collections::HashMap;
 use std::fs;

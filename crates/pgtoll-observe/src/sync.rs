@@ -1,4 +1,4 @@
-//! How long a disk takes until it says that something is safe.
+//! The time that a disk takes to sync.
 
 use std::fs::File;
 use std::io;

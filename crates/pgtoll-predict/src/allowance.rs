@@ -1,4 +1,6 @@
-//! What censuses may cost the server. A census asks for every buffer, which PostgreSQL answers from
+//! The cost that censuses may have for the server. A census asks for every buffer, which PostgreSQL
+//! answers from a copy of all buffer headers: of 200 GB that takes seconds and a gigabyte, so the
+//! next one is estimated from the last one, and the first one from the number of buffers.
 //! a copy of all buffer headers: of 200 GB that takes seconds and a gigabyte, so the next one is told
 //! from what the last one took, and the first one from the number of buffers.
 

@@ -1,4 +1,5 @@
-//! What `VACUUM` marks all-visible, or all-frozen, on pages that a running checkpoint has still to
+//! Pages that `VACUUM` marks all-visible, or all-frozen, while a running checkpoint has still to
+//! write them.
 //! write.
 //!
 //! Such a mark is a hint on a page that is dirty anyway: with hints logged it has an image, as the

@@ -1,4 +1,5 @@
-//! What turning checksums on costs once, which way, and what is not noticed without them.
+//! The one-time cost of turning checksums on, the way to do it, and the damage that is unnoticed
+//! without them.
 
 use pgtoll_format::ByteSize;
 use pgtoll_model::prediction::IMAGE_RECORD_BYTES;

@@ -1,4 +1,4 @@
-//! What is asked: a setting, and the value that it would have.
+//! The question: a setting, and the value that it would have.
 
 use std::collections::BTreeMap;
 

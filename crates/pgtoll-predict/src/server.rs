@@ -1,4 +1,4 @@
-//! Which server it is: its settings, and what the role may read.
+//! The watched server: its settings, and the rights of the role.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What statements do, by `pg_stat_statements`: the sums of differences between looks.
+//! Counters of statements, by `pg_stat_statements`: the sums of differences between looks.
 
 use std::collections::BTreeMap;
 

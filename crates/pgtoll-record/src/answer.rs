@@ -1,4 +1,4 @@
-//! What a run answers, shortest first.
+//! Answers of a run, shortest first.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -55,7 +55,7 @@ pub struct AnswerLine {
 pub struct ArmAdvice {
     /// The arm.
     pub arm: String,
-    /// Advice.
+    /// The advised action.
     pub action: AdvisedAction,
     /// The rule that it follows from, in words.
     pub rule: String,

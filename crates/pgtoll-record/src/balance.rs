@@ -85,7 +85,7 @@ pub struct BalanceDesign {
 pub enum BalanceNeed {
     /// On the primary only: it writes, locks, or reads what only the session there has.
     Primary,
-    /// Anywhere.
+    /// Any server may execute it.
     Any,
 }
 

@@ -1,4 +1,4 @@
-//! What turning data checksums on or off did.
+//! Results of turning data checksums on or off.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -84,7 +84,7 @@ pub struct ChecksumsSample {
 /// Counts of pages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ChecksumsPages {
-    /// Pages.
+    /// Number of pages.
     pub all: u64,
     /// Those that were written.
     pub written: u64,

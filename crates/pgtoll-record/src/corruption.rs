@@ -1,4 +1,4 @@
-//! What becomes of a damaged page under replication, and what a failover away from it costs.
+//! Spread of a damaged page under replication, and the cost of a failover away from it.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +46,7 @@ pub struct CorruptionRecord {
 /// The planned runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CorruptionDesign {
-    /// Failovers.
+    /// Number of failovers.
     pub runs: u32,
     /// Clients that write, a connection each.
     pub clients: u32,

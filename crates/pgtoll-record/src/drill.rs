@@ -150,7 +150,7 @@ pub enum DrillVerdict {
 pub struct DrillPages {
     /// The result.
     pub verdict: DrillVerdict,
-    /// Why.
+    /// The reason, in a sentence.
     pub reason: String,
     /// How long it took, in seconds.
     pub seconds: f64,
@@ -232,7 +232,7 @@ pub enum DrillCheck {
 pub struct DrillWal {
     /// The result.
     pub verdict: DrillVerdict,
-    /// Why.
+    /// The reason, in a sentence.
     pub reason: String,
     /// How long it took, in seconds.
     pub seconds: f64,
@@ -273,7 +273,7 @@ pub struct LoggedTablespace {
 pub struct DrillStart {
     /// The result.
     pub verdict: DrillVerdict,
-    /// Why.
+    /// The reason, in a sentence.
     pub reason: String,
     /// How long the server took until it served, in seconds.
     pub seconds: f64,

@@ -1,4 +1,4 @@
-//! What the durability of a commit costs, and what it saves.
+//! The cost of a commit's durability, and the losses that it prevents.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What was claimed or expected of a run before it began.
+//! Claims and expectations before a run.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -61,7 +61,7 @@ pub struct SkippedFault {
     /// It would be the same on any machine: the engine, or the lab beside it, does not have it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_nature: bool,
-    /// Why.
+    /// The reason, in a sentence.
     pub reason: String,
 }
 

@@ -133,7 +133,7 @@ pub struct FleetObject {
 pub struct FleetRefusal {
     /// The backup's URL.
     pub url: String,
-    /// Why.
+    /// The reason, in a sentence.
     pub reason: String,
 }
 

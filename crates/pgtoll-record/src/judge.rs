@@ -1,4 +1,4 @@
-//! What an application saw of a server, or of a cluster of servers, while it was disturbed.
+//! An application's view of a server, or of a cluster of servers, during a disturbance.
 
 use std::collections::BTreeMap;
 
@@ -126,7 +126,7 @@ pub struct JudgedFault {
 /// Something that happened during the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JudgedEvent {
-    /// When.
+    /// Seconds since the run began.
     pub at_s: f64,
     /// A description in a few words.
     pub what: String,

@@ -1,4 +1,4 @@
-//! How long transactions took.
+//! Latencies of transactions.
 
 use std::time::Duration;
 

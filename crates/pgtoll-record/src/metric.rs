@@ -1,4 +1,4 @@
-//! What can be compared between arms.
+//! Metrics that arms are compared by.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

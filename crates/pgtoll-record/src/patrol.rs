@@ -1,4 +1,4 @@
-//! How far a patrol came and what it found: what it prints, and the file from which it goes on.
+//! A patrol's progress and findings: its output, and the file that it resumes from.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -90,9 +90,9 @@ pub struct PatrolBudget {
 /// How much a patrol read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PatrolAmount {
-    /// Pages.
+    /// Number of pages.
     pub pages: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
@@ -122,7 +122,7 @@ pub struct PatrolRound {
 pub struct PatrolMark {
     /// All before this block was read by then, and nothing behind it.
     pub block: PatrolBlock,
-    /// When.
+    /// The time of it.
     #[schemars(with = "String")]
     pub time: Timestamp,
 }

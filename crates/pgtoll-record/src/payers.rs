@@ -1,4 +1,4 @@
-//! Who would pay what a setting costs: relations and statements.
+//! Relations and statements that would pay a setting's cost.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

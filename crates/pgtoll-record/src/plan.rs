@@ -1,4 +1,4 @@
-//! What `pgtoll measure` would run.
+//! The plan of `pgtoll measure`.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What other settings would cost a server that was only watched.
+//! Predicted costs of other settings, for a server that was only watched.
 
 use std::collections::BTreeMap;
 
@@ -217,7 +217,7 @@ pub struct DirtyCensus {
     /// (until 15).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evicted: Option<u64>,
-    /// Buffers.
+    /// Number of buffers.
     pub buffers: u64,
     /// Dirty ones of the main fork and the free space map.
     pub dirty: u64,
@@ -283,7 +283,7 @@ pub struct VisibilityCount {
 /// The cost of the watch for the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WatchCost {
-    /// Statements.
+    /// Number of statements.
     pub statements: u64,
     /// Seconds of its sessions: CPU where `is_cpu`, else the time until the answers came.
     pub seconds: f64,
@@ -450,7 +450,7 @@ pub enum PredictionBasis {
 /// CPU more than today; negative: less.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PredictedCpu {
-    /// Cores.
+    /// Cores in use, with the range.
     pub cores: Interval,
     /// The same as a share of the cores that the server is busy with; `None` where it is remote.
     pub share_of_busy: Option<Interval>,
@@ -467,7 +467,7 @@ pub struct PredictedCpu {
 /// Advice about checksums.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PredictionAdvice {
-    /// Advice.
+    /// The advised action.
     pub action: AdvisedAction,
     /// The figure that decides, and its bound, in words.
     pub decides: String,

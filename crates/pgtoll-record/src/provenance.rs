@@ -1,4 +1,4 @@
-//! Where a record comes from.
+//! The origin of a record.
 
 /// The provenance of a record. The binary passes it to the crate that fills the record:
 /// libraries read neither the arguments nor the clock.

@@ -160,7 +160,7 @@ pub struct RepairBlock {
     pub last_record: Option<RepairWalRecord>,
     /// The result.
     pub class: EvidenceClass,
-    /// Why.
+    /// The reason, in a sentence.
     pub reason: String,
     /// The candidates, in the order of the sources.
     pub candidates: Vec<RepairCandidate>,
@@ -184,7 +184,7 @@ pub struct RepairCandidate {
     pub source: usize,
     /// The known facts about it.
     pub class: EvidenceClass,
-    /// Why.
+    /// The reason, in a sentence.
     pub reason: String,
     /// Its LSN; `None`: there is no such page.
     #[schemars(with = "Option<String>")]

@@ -1,4 +1,4 @@
-//! What a server's log allows, and how its work went on another server.
+//! Capabilities of a server's log, and results of its replay on another server.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +53,7 @@ pub struct LogSource {
     pub prefix: Option<String>,
     /// Bytes, unpacked.
     pub bytes: u64,
-    /// Entries.
+    /// Number of entries.
     pub entries: u64,
     /// Lines that belong to no entry.
     #[serde(default)]
@@ -196,7 +196,7 @@ pub struct ReplayPlanned {
     pub sessions_open_max: u64,
     /// Statements, and groups of them with one Sync.
     pub steps: u64,
-    /// Transactions.
+    /// Number of transactions.
     pub transactions: u64,
     /// Statements that are not executed, by reason.
     pub skipped: BTreeMap<String, u64>,
@@ -369,7 +369,7 @@ pub struct OrderBreak {
     pub waited_for: Option<u64>,
     /// That statement without its values.
     pub waited_for_statement: Option<String>,
-    /// Why.
+    /// The reason, in a sentence.
     pub reason: String,
 }
 

@@ -1,4 +1,4 @@
-//! What turning data checksums on or off over a replica set did, node by node.
+//! Results of turning data checksums on or off over a replica set, node by node.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -323,7 +323,7 @@ pub struct Design {
 pub struct SkippedArm {
     /// Its name.
     pub arm: String,
-    /// Why.
+    /// The reason, in a sentence.
     pub reason: String,
 }
 
@@ -555,7 +555,7 @@ pub struct Counted {
     pub workload: String,
     /// The arm.
     pub arm: String,
-    /// Transactions.
+    /// Number of transactions.
     pub transactions: u64,
     /// Their counters.
     pub counters: Counters,

@@ -1,4 +1,4 @@
-//! What verification of pages found.
+//! Results of a verification of pages.
 
 use pgtoll_format::Lsn;
 use schemars::JsonSchema;
@@ -138,11 +138,11 @@ pub struct VerifiedAmount {
     /// Those of them that are an incremental backup's, and hold some blocks each.
     #[serde(default)]
     pub incremental_files: u64,
-    /// Blocks.
+    /// Number of blocks.
     pub blocks: u64,
     /// Those of them of which every byte is zero: never used, unless evidence says otherwise.
     pub new_blocks: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub bytes: u64,
     /// Files of temporary relations, which are not read.
     pub temporary_files: u64,

@@ -1,4 +1,4 @@
-//! What a stretch of WAL consists of.
+//! Statistics of a stretch of WAL.
 
 use std::collections::BTreeMap;
 
@@ -166,7 +166,7 @@ impl WalEndKind {
 /// Records and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WalAmount {
-    /// Records.
+    /// Number of records.
     pub records: u64,
     /// Bytes of the records without their images.
     pub record_bytes: u64,
@@ -312,7 +312,7 @@ pub struct WalOfDatabase {
     /// The amount of its records that name a relation.
     #[serde(flatten)]
     pub amount: WalAmount,
-    /// Images.
+    /// Number of full-page images.
     pub images: u64,
 }
 

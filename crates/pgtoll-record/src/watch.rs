@@ -1,4 +1,4 @@
-//! What a watch of a primary for damaged pages found.
+//! Results of a watch of a primary for damaged pages.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -77,7 +77,7 @@ pub enum PageCondition {
     Unsound,
     /// It was not found out.
     Unknown {
-        /// Why.
+        /// The reason, in a sentence.
         reason: String,
     },
 }

@@ -1,4 +1,4 @@
-//! How much WAL the same work would have made with other settings.
+//! WAL of the same work with other settings.
 
 use pgtoll_format::Lsn;
 use schemars::JsonSchema;
@@ -182,14 +182,14 @@ pub enum WhatIfClass {
     Extrapolated,
 }
 
-/// Advice.
+/// The recommended `max_wal_size`, with its reason and its price.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WhatIfRecommendation {
     /// Lines for `postgresql.conf`.
     pub settings: Vec<String>,
     /// Its outcome.
     pub row: WhatIfRow,
-    /// Why.
+    /// The reason, in a sentence.
     pub reason: String,
     /// The cost of it.
     pub price: String,

@@ -1,4 +1,4 @@
-//! What a target's catalog says about tables beyond a statement's text.
+//! Facts of a target's catalog about tables, beyond a statement's text.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What a log allows, and which setting would buy what.
+//! Capabilities of a log, and the settings that would add more.
 
 use pgtoll_record::{LogCounts, LogFinding, LogFindingState};
 

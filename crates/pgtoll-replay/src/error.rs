@@ -1,4 +1,4 @@
-//! What can go wrong with logs, plans and targets.
+//! Errors of logs, plans and targets.
 
 use pgtoll_format::log::LogError;
 

@@ -1,4 +1,4 @@
-//! What records say of times.
+//! Latencies as records have them.
 
 use std::time::Duration;
 

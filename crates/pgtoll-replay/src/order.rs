@@ -1,4 +1,4 @@
-//! Which step waits for which: commit-ordered first touch.
+//! Waits between steps: commit-ordered first touch.
 //!
 //! Transactions are taken in the order of their commit positions. Whoever touches a row first in a
 //! transaction waits until the transaction before it that touched the same row has done so; then the

@@ -1,4 +1,4 @@
-//! What a plan has, and the records of logs, plans and replays.
+//! The contents of a plan, and the records of logs, plans and replays.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the forms of an answer share.
+//! Parts that the forms of an answer share.
 
 use pgtoll_estimate::{change_and_name, metric_name};
 use pgtoll_record::{AdvisedAction, AnswerLine, Metric, RunAnswer, RunResult};

@@ -1,4 +1,4 @@
-//! What foreign tables of other servers, a CSV file and Redis showed.
+//! The document of foreign tables of other servers, a CSV file and Redis.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! What turning data checksums on or off did.
+//! The document of checksums turned on or off.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! What the figures of a run hold for, in a line each.
+//! Circumstances that the figures of a run hold for, in a line each.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! What was damaged on purpose, or put right.
+//! The document of damage on purpose.
 
 use pgtoll_record::{CorruptOutcome, CorruptRecord};
 
@@ -24,7 +24,7 @@ impl ReportedRecord for CorruptRecord {
                 });
                 let undo = format!("pgtoll corrupt {} --undo {}", self.data, self.undo_file);
                 let undo = Block::Code(vec![undo]);
-                document.push(Section::detail("As it was again", vec![undo]));
+                document.push(Section::detail("To undo the damage", vec![undo]));
             }
         }
         document

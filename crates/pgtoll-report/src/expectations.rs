@@ -1,4 +1,4 @@
-//! What was expected, beside what came out, in words.
+//! Expectations beside results, in words.
 
 use std::fmt::Write as _;
 

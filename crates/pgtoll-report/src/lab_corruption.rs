@@ -1,4 +1,4 @@
-//! What became of a damaged page under replication, and of a failover away from it.
+//! The document of a damaged page under replication, and of a failover away from it.
 
 use pgtoll_record::{
     CorruptionFailover, CorruptionRecord, DamageSpread, PrintedRecord as _, RowState,

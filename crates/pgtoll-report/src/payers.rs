@@ -1,4 +1,4 @@
-//! Who would pay, in words: relations and statements by their share.
+//! Relations and statements that would pay, in words.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! What a server that was watched would pay, as text: the decision first.
+//! A prediction as text: the decision first.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! What a log allows, and how a replay went, as text of 80 columns.
+//! Documents of a log and of a replay.
 
 use std::fmt::Write as _;
 

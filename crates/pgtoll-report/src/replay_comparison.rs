@@ -1,4 +1,4 @@
-//! Which statements are slower or faster on an arm.
+//! Statements that are slower or faster on an arm.
 
 use pgtoll_record::{
     PrintedRecord as _, ReplayArm, ReplayArmRole, ReplayComparison, ReplayQuantity,

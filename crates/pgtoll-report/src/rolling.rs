@@ -1,4 +1,4 @@
-//! What turning data checksums on or off over a replica set did, or would do.
+//! The document of checksums turned on or off over a replica set.
 
 use pgtoll_format::ByteSize;
 use pgtoll_record::{

@@ -1,4 +1,4 @@
-//! What a stretch of WAL consists of, as gauges for Prometheus.
+//! Statistics of WAL, as gauges for Prometheus.
 
 use std::collections::BTreeMap;
 

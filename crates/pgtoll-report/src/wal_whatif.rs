@@ -343,7 +343,7 @@ pub(crate) fn unsure(record: &WalWhatIfRecord) -> Option<String> {
     Some(words)
 }
 
-/// Advice.
+/// Advice to read more WAL, by the evidence that this one lacks.
 fn more_wal(evidence: &WhatIfEvidence) -> String {
     match evidence.stream_s {
         Some(seconds) => {

@@ -114,7 +114,7 @@ pub enum RollingError {
     Node {
         /// The node.
         node: String,
-        /// Why.
+        /// The reason, in a sentence.
         message: String,
         /// Returns advice, if there is any.
         hint: Option<String>,

@@ -1,4 +1,5 @@
-//! What pgtoll does on a node's own machine, for the pgtoll that leads a run: it reports how the data
+//! pgtoll's work on a node's own machine, for the pgtoll that leads a run: it reports how the data
+//! directory was left, converts it, and makes a standby of it. One line of JSON is the answer.
 //! directory was left, converts it, and makes a standby of it. One line of JSON is the answer.
 
 use std::fs;
@@ -94,7 +95,7 @@ pub enum NodeAnswer {
     Done,
     /// It could not be done.
     Failed {
-        /// Why.
+        /// The reason, in a sentence.
         message: String,
         /// Returns advice, if there is any.
         hint: Option<String>,

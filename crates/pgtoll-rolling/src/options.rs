@@ -1,4 +1,4 @@
-//! What a user chooses for a run, and how a run reports and asks.
+//! A user's choices for a run, and the callbacks by which a run reports and asks.
 
 use pgtoll_record::RollingRecord;
 

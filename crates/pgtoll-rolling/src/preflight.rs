@@ -1,4 +1,4 @@
-//! What speaks against a run, before anything is changed.
+//! Objections to a run, before anything is changed.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What comes next, from the state of the nodes and the journal alone. Pure.
+//! The next step, from the state of the nodes and the journal alone. Pure.
 
 use crate::RollingError;
 use crate::journal::Journal;

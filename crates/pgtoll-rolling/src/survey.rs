@@ -1,4 +1,4 @@
-//! What state the nodes are in. Nothing of it is remembered: it is asked again before each step.
+//! The state of the nodes. Nothing of it is remembered: it is read again before each step.
 
 use std::net::ToSocketAddrs as _;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Who streams from whom, and in which order nodes are converted. Pure.
+//! The streaming tree, and the order in which nodes are converted. Pure.
 
 use crate::RollingError;
 use crate::site::NodeSite;

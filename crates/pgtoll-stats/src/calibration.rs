@@ -1,4 +1,5 @@
-//! How much wider than they claim intervals have to be, judged by comparisons of what does not
+//! Calibration: the factor by which intervals have to be wider than they claim, by comparisons of
+//! arms that do not differ.
 //! differ.
 
 use crate::quantiles::quantile;

@@ -1,4 +1,4 @@
-//! What all parts of a run share, taken out of each of them.
+//! Removal of the effect that all parts of a run share.
 
 use crate::quantiles::median;
 use crate::twin::Trio;

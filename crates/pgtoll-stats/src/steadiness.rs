@@ -1,4 +1,4 @@
-//! How steady a comparison was: what a reader needs to know before believing it.
+//! Steadiness of a comparison: drift, halves, outliers.
 
 use statrs::function::factorial::ln_binomial;
 

@@ -1,4 +1,4 @@
-//! How much of objects is in memory at the same time.
+//! The limit of memory for objects that are read at the same time.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 

@@ -1,4 +1,4 @@
-//! What a store says of an object.
+//! Metadata of an object in a store.
 
 use crate::url::StoreUrl;
 

@@ -1,4 +1,4 @@
-//! What tests, trials and fuzz targets share. No program that users run depends on it.
+//! Helpers of tests, trials and fuzz targets. No program that users run depends on it.
 //!
 //! * [`wal_writer`] writes WAL of any content, as a server would lay it out;
 //! * [`control_file`] makes a control file;

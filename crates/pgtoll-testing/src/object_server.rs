@@ -27,7 +27,7 @@ pub enum ObjectFault {
     Expire,
     /// The connection ends in the middle of the body.
     Cut,
-    /// 404.
+    /// No such object (404).
     Miss,
 }
 

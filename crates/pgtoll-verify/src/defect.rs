@@ -1,4 +1,4 @@
-//! What is wrong with a block, or with the files of a fork.
+//! Defects of a block, or of the files of a fork.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ pub struct BlockFinding {
 pub enum Defect {
     /// A server that reads the page refuses it.
     Invalid {
-        /// Why.
+        /// The reason, in a sentence.
         fault: Fault,
         /// The page's LSN: the end of the record that changed it last.
         lsn: Lsn,
@@ -95,7 +95,7 @@ pub enum StaleClaim {
     Visible,
     /// All rows are frozen; some are not.
     Frozen,
-    /// Both.
+    /// Both bits.
     VisibleAndFrozen,
     /// All rows are frozen, and yet not all are visible: no server writes that.
     FrozenAlone,

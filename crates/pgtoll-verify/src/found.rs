@@ -1,4 +1,4 @@
-//! What verification found.
+//! Results of a verification.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io;
@@ -71,7 +71,7 @@ pub struct Verified {
 /// How much was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PagesRead {
-    /// Bytes.
+    /// Number of bytes.
     pub bytes: u64,
     /// Blocks with a verdict.
     pub blocks: u64,

@@ -1,4 +1,5 @@
-//! How far a verification came and what it found, in a file: so that one that was interrupted goes
+//! Progress and findings of a verification, in a file: an interrupted one resumes where it was
+//! left.
 //! on where it was left.
 //!
 //! Enable's journal is another thing: lines with a CRC each, appended in the data directory itself as

@@ -1,4 +1,4 @@
-//! How pages are read, and what is reported meanwhile.
+//! Settings of reading, and its reports.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;

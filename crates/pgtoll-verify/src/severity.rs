@@ -1,4 +1,4 @@
-//! What damage to a fork means: which rows, if any, are at stake.
+//! Severity of damage to a fork: the rows, if any, at stake.
 
 use pgtoll_datadir::{Names, RelationName};
 use pgtoll_format::catalog::{Persistence, RelationKind};

@@ -1,4 +1,4 @@
-//! Where files are read from: the disk, or in a test what fails as disks do.
+//! The source of files: the disk, or in a test a disk that fails.
 
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -1,4 +1,4 @@
-//! What visibility maps say: a block whose rows are all visible is there, and is not zero.
+//! Claims of visibility maps: a block whose rows are all visible is there, and is not zero.
 
 use pgtoll_format::{Lsn, PageHeader, Verdict};
 

@@ -1,4 +1,4 @@
-//! What takes the records of a scan.
+//! Collectors of a scan's records.
 
 use pgtoll_format::Lsn;
 use pgtoll_format::wal::{Parts, Record};

@@ -143,7 +143,7 @@ pub struct Gap {
     pub from: Lsn,
     /// The start of the first record behind it.
     pub to: Lsn,
-    /// Why.
+    /// The reason why reading ended there.
     pub why: Arc<End>,
 }
 

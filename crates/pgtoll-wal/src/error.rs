@@ -67,7 +67,7 @@ pub enum WalReadError {
     NotWal {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The underlying error.
         source: WalError,
     },
 }

@@ -1,4 +1,4 @@
-//! Where in the WAL a time is.
+//! The place of a time in the WAL.
 
 use pgtoll_format::Lsn;
 use pgtoll_format::wal::rmgr::{RM_XACT_ID, RM_XLOG_ID};

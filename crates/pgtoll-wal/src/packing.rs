@@ -1,4 +1,4 @@
-//! How files are compressed.
+//! Compression of files.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -8,11 +8,11 @@ use std::path::Path;
 pub enum Packing {
     /// Not at all.
     Plain,
-    /// gzip.
+    /// Compressed by gzip.
     Gzip,
     /// LZ4 frames.
     Lz4,
-    /// Zstandard.
+    /// Compressed by Zstandard.
     Zstd,
     /// In a way that pgtoll does not read, or encrypted.
     Unread,

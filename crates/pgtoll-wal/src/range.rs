@@ -1,4 +1,4 @@
-//! Which part of the WAL is asked for: from a place or time to another.
+//! The requested part of the WAL: from a place or time to another.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! What WAL consists of.
+//! Statistics of WAL.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What a server's certificate proves.
+//! Proof that a server's certificate gives.
 
 use std::fmt;
 use std::sync::Arc;

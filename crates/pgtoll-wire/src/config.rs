@@ -1,4 +1,4 @@
-//! Where a server is, and as whom to connect.
+//! The server's address, and the role to connect as.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What can go wrong on a connection.
+//! Errors of a connection.
 
 use std::borrow::Cow;
 use std::error;

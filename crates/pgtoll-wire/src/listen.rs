@@ -1,4 +1,4 @@
-//! Where clients connect to: a Unix socket like a server's, or a TCP port.
+//! Addresses that clients connect to: a Unix socket like a server's, or a TCP port.
 
 use std::fmt;
 use std::fs::{self, Permissions};

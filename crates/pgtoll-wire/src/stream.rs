@@ -1,4 +1,4 @@
-//! What a connection reads from and writes to.
+//! The stream below a connection.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,4 +1,4 @@
-//! What can go wrong under load.
+//! Errors under load.
 
 use crate::EvaluationError;
 

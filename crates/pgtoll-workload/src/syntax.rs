@@ -1,4 +1,4 @@
-//! What names and white space are in scripts, and where one is wrong.
+//! Names, white space and places of mistakes in scripts.
 
 /// A mistake at a byte of a script's text.
 #[derive(Debug)]

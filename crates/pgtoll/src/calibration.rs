@@ -1,4 +1,5 @@
-//! Where the comparisons of twins are kept from run to run, by which later runs widen their
+//! The file of twins' comparisons, which is kept from run to run: later runs widen their intervals
+//! by it.
 //! intervals.
 
 use std::fs;

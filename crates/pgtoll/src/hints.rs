@@ -1,4 +1,4 @@
-//! What a user can do about an error: the hints of the libraries' errors.
+//! Hints of the libraries' errors: the action that a user can take.
 
 use std::error::Error;
 

@@ -1,4 +1,4 @@
-//! What is printed: data to stdout, everything else to stderr.
+//! Output: data to stdout, everything else to stderr.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -48,7 +48,7 @@ impl Printer {
         self.full
     }
 
-    /// Data.
+    /// Prints data to stdout.
     pub(crate) fn data(&mut self, text: &str) {
         self.end_progress();
         let mut stdout = io::stdout().lock();

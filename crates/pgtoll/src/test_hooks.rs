@@ -1,4 +1,4 @@
-//! What tests make debug builds do at chosen moments. Release builds have none of it.
+//! Hooks by which tests change debug builds at chosen moments. Release builds have none of it.
 
 use nix::sys::signal::{Signal, raise};
 use pgtoll_measure::Progress;

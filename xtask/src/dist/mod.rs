@@ -1,4 +1,4 @@
-//! What users get: a tarball, a Debian package and a wheel around one static program.
+//! Packages: a tarball, a Debian package and a wheel around one static program.
 
 mod check;
 mod deb;

@@ -1,4 +1,5 @@
-//! Which files have their checksums on disk already, so that a run that was interrupted goes on
+//! The journal of files that have their checksums on disk already, so that an interrupted run
+//! resumes where it ended.
 //! where it ended.
 //!
 //! The journal is a file in the data directory: a header, then a line for each file, written when

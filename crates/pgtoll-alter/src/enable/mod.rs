@@ -94,7 +94,7 @@ pub enum Earlier {
     Void,
     /// Files that that run had synced, and that did not change since, were passed over.
     PassedOver {
-        /// Files.
+        /// Number of files.
         files: u64,
         /// Their bytes.
         bytes: u64,

@@ -9,7 +9,7 @@ use pgtoll_format::{PAGE_CHECKSUM, PageHeader};
 /// The counts of the pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EnabledPages {
-    /// Pages.
+    /// Number of pages.
     pub pages: u64,
     /// Pages whose checksum was another one, and was written.
     pub written: u64,

@@ -1,4 +1,5 @@
-//! How long it would take, by reading a little. Nothing is written, so how fast the disk writes is
+//! The time that it would take, by reading a little. Nothing is written, so the disk's speed of
+//! writing is unknown: only a range can be given.
 //! not known: only a range can be given.
 
 use std::fs::File;

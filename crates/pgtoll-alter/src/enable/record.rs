@@ -1,4 +1,4 @@
-//! What turning checksums on or off did, or would do, as its record.
+//! The record of checksums turned on or off.
 
 use std::path::Path;
 

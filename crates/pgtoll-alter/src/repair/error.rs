@@ -28,7 +28,7 @@ pub enum RepairError {
     Standby {
         /// The connection, without secrets.
         dsn: String,
-        /// Why.
+        /// The underlying error.
         source: pgtoll_wire::Error,
     },
     /// A server runs, and no page may be repaired meanwhile.
@@ -36,7 +36,7 @@ pub enum RepairError {
     NotOnline {
         /// The data directory.
         path: PathBuf,
-        /// Why.
+        /// The reason, in a sentence.
         reason: String,
     },
     /// The cluster is none that was stopped in good order.

@@ -1,4 +1,5 @@
-//! Where pages are taken from: directories with files of the same cluster, and pages that were fetched
+//! Sources of pages: directories with files of the same cluster, and pages that were fetched
+//! before.
 //! before.
 
 use std::collections::HashMap;

@@ -1,4 +1,5 @@
-//! What servers run, as fast as they run it: to say what checksums cost a server, a faster kernel
+//! The kernels that servers run, as fast as they run them: to say what checksums cost a server, a
+//! faster kernel would be of no use.
 //! would be of no use.
 //!
 //! Both do a page at a time, and add a word before they multiply, as `checksum_impl.h` has it.

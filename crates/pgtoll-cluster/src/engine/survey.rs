@@ -1,4 +1,4 @@
-//! Which engines of labs this machine has, and how it gets the others.
+//! The engines of labs on this machine, and the way to install the others.
 
 use std::fs;
 
@@ -13,11 +13,11 @@ pub struct EngineSurvey {
     pub installation: Option<Installation>,
     /// repmgr for this server.
     pub repmgr: Option<Repmgr>,
-    /// PgBouncer.
+    /// PgBouncer, if it is installed.
     pub pgbouncer: Option<Pgbouncer>,
     /// Pgpool-II.
     pub pgpool: Option<Pgpool>,
-    /// Redis.
+    /// Redis, if it is installed.
     pub redis: Option<Redis>,
     /// Patroni and what is used beside it.
     pub patroni: Option<(Patroni, Etcd, Haproxy)>,

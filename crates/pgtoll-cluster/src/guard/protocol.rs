@@ -1,4 +1,4 @@
-//! What pgtoll and its guard say to each other: a JSON line each.
+//! Messages between pgtoll and its guard: a JSON line each.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What became of transactions, as `pg_xact` and `pg_multixact` say.
+//! Outcomes of transactions, by `pg_xact` and `pg_multixact`.
 
 use std::collections::HashMap;
 use std::io;

@@ -1,4 +1,4 @@
-//! What becomes of a tar's member: decided by its name and kind alone, with no look at any file.
+//! Treatment of a tar's member: decided by its name and kind alone, with no look at any file.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Component, Path, PathBuf};

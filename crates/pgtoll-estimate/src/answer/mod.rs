@@ -1,4 +1,5 @@
-//! What a run answers: a sentence, a line for each arm and workload, what decides, and what would
+//! The answer of a run: a sentence, a line for each arm and workload, the workload that decides,
+//! and the time that would make it surer.
 //! make it surer.
 
 mod advice;

@@ -1,4 +1,4 @@
-//! How a comparison and what is counted are said.
+//! Comparisons and counters in words.
 
 use pgtoll_record::{Comparison, Verdict};
 

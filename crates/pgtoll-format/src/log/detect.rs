@@ -1,4 +1,4 @@
-//! Which format a log has.
+//! Detection of a log's format.
 
 use crate::log::{LinePrefix, LogError, LogFormat, csv, stderr};
 

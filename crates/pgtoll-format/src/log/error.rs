@@ -1,4 +1,4 @@
-//! What can be wrong with a log.
+//! Errors of reading a log.
 
 /// A place of a log that cannot be read. The reader goes on behind it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! What a message reports.
+//! The event that a message reports.
 
 /// The event that an entry's message reports, as far as a workload is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! What a record must have left in files: pages with its end as their LSN, and files that were
+//! The state that a record leaves in files: pages with its end as their LSN, and files that were
+//! made, cut or removed.
 //! made, cut or removed.
 
 use crate::bytes::{u16_at, u32_at};
@@ -19,14 +20,14 @@ use crate::{BlockNumber, ForkNumber, RelFileLocator, WalLevel};
 pub enum FileChange {
     /// A fork was made, empty.
     Made {
-        /// Whose.
+        /// The relation that it is about.
         relation: RelFileLocator,
         /// Its number or name.
         fork: ForkNumber,
     },
     /// The main fork was cut.
     Cut {
-        /// Whose.
+        /// The relation that it is about.
         relation: RelFileLocator,
         /// Blocks that are left.
         blocks: BlockNumber,

@@ -5,9 +5,9 @@
 pub enum Compression {
     /// PostgreSQL's own.
     Pglz,
-    /// LZ4.
+    /// Compressed by LZ4.
     Lz4,
-    /// Zstandard.
+    /// Compressed by Zstandard.
     Zstd,
 }
 

@@ -1,4 +1,4 @@
-//! What a record says of times and of checkpoints.
+//! Times and checkpoints in records.
 
 use crate::Lsn;
 use crate::wal::bytes::u64_at;

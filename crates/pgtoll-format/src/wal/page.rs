@@ -20,7 +20,7 @@ pub(crate) const HAS_LONG_HEADER: u16 = 0x0002;
 pub struct PageHeader {
     /// The version's mark.
     pub magic: u16,
-    /// Flags.
+    /// Flags, as PostgreSQL defines the bits.
     pub flags: u16,
     /// The timeline of the page's first record.
     pub timeline: u32,

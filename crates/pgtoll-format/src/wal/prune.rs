@@ -1,4 +1,4 @@
-//! What records of pruning and freezing do to their heap page. Source: `heapam_xlog.h`.
+//! Changes that records of pruning and freezing make to their heap page. Source: `heapam_xlog.h`.
 
 use crate::bytes::u16_at;
 use crate::wal::rmgr::{

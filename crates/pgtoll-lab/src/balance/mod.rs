@@ -47,7 +47,7 @@ pub struct BalanceSite<'a> {
     pub guard: Guard,
     /// The machine.
     pub host: Host,
-    /// Signals.
+    /// Set by the signals that end the lab.
     pub interrupt: &'a Interrupt,
 }
 

@@ -1,4 +1,4 @@
-//! Where each kind of statement goes.
+//! The destination of each kind of statement.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! How sessions are shared out among the standbys.
+//! The distribution of sessions among the standbys.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What the steps have in common.
+//! The context of all steps.
 
 use pgtoll_cluster::Guard;
 use pgtoll_record::ForeignScan;

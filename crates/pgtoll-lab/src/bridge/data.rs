@@ -1,4 +1,4 @@
-//! What is in the tables, and what a join of them must show: computed here, without a server.
+//! Contents of the tables, and the expected result of a join: computed here, without a server.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

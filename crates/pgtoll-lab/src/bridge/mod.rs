@@ -34,7 +34,7 @@ pub struct BridgeSite<'a> {
     pub guard: Guard,
     /// The machine.
     pub host: Host,
-    /// Signals.
+    /// Set by the signals that end the lab.
     pub interrupt: &'a Interrupt,
 }
 

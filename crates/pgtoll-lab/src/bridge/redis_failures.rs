@@ -1,4 +1,4 @@
-//! What a query shows when Redis has nothing, answers with an error, or dies.
+//! Results of a query when Redis has nothing, answers with an error, or dies.
 
 use std::panic::resume_unwind;
 use std::thread;

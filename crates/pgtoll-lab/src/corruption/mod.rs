@@ -23,7 +23,7 @@ use crate::{ExchangeSite, JudgeError};
 /// The plan.
 #[derive(Clone, Debug)]
 pub struct CorruptionPlan {
-    /// Failovers.
+    /// Number of failovers.
     pub runs: u32,
     /// Clients that write.
     pub clients: u32,
@@ -39,7 +39,7 @@ pub struct CorruptionPlan {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CorruptionError {
-    /// Servers.
+    /// A server could not be made, started or stopped.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
     /// The damage.
@@ -59,7 +59,7 @@ pub enum CorruptionError {
     Read {
         /// The file.
         path: String,
-        /// Why.
+        /// The underlying error.
         source: std::io::Error,
     },
     /// A record that was to be continued is of something else.

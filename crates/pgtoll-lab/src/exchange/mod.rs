@@ -47,7 +47,7 @@ pub struct ExchangeSite<'a> {
     pub guard: Guard,
     /// The machine.
     pub host: Host,
-    /// Signals.
+    /// Set by the signals that end the lab.
     pub interrupt: &'a Interrupt,
 }
 
@@ -55,7 +55,7 @@ pub struct ExchangeSite<'a> {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExchangeError {
-    /// Servers.
+    /// A server could not be made, started or stopped.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
     /// The load.

@@ -1,4 +1,4 @@
-//! What a run is of.
+//! The case of a run.
 
 use pgtoll_record::{FailoverDetector, FailoverEngine, FailoverFault};
 

@@ -1,4 +1,4 @@
-//! What all runs share.
+//! The context that all runs share.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

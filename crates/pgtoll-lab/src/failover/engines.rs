@@ -1,4 +1,5 @@
-//! What is known of each engine: its programs, its settings, how long it may take, what it has no answer
+//! Facts about each engine: its programs, its settings, how long it may take, which faults it has
+//! no answer to.
 //! to.
 
 use std::collections::BTreeMap;

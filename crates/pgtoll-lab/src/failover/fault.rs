@@ -1,4 +1,4 @@
-//! What happens to the primary.
+//! Faults of the primary.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,5 @@
-//! What topologies have in common whose servers an engine starts: in a network of their own, reached from
+//! Parts of topologies whose servers an engine starts: in a network of their own, reached from
+//! outside by their Unix sockets.
 //! outside by their Unix sockets.
 
 use std::fs;

@@ -91,7 +91,7 @@ pub struct FailoverSite<'a> {
     pub guard: Guard,
     /// The machine.
     pub host: Host,
-    /// Signals.
+    /// Set by the signals that end the lab.
     pub interrupt: &'a Interrupt,
     /// Verifies the pages of a returned primary.
     pub verify: VerifyPages,

@@ -1,4 +1,4 @@
-//! What was done when, until the old primary is a standby.
+//! Steps of the old primary's return as a standby, with their times.
 
 use std::time::Instant;
 

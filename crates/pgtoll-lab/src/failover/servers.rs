@@ -1,4 +1,4 @@
-//! What all topologies and faults do with servers.
+//! Operations on servers that all topologies and faults use.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

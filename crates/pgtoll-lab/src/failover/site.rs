@@ -1,4 +1,4 @@
-//! What a fault can reach, and who does something about it.
+//! The servers that a fault can reach, and the engine that reacts.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! What repmgr and the promotion hook reported, by the clock of the machine that both share.
+//! Reports of repmgr and of the promotion hook, by the clock of the machine that both share.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! What a run's directory holds beside the journals: the header, and what happened, a JSON line
+//! Files of a run's directory beside the journals: the header, and the events, a JSON line each.
 //! each.
 
 use std::fs::{DirBuilder, File};

@@ -1,4 +1,4 @@
-//! What is done to the servers on purpose.
+//! The fault that a user's command makes.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Which ids are there in the end: read in one snapshot, on a server that is a primary.
+//! The ids present at the end: read in one snapshot, on a server that is a primary.
 
 use std::time::{Duration, Instant};
 

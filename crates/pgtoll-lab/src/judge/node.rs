@@ -1,4 +1,4 @@
-//! Which server answered.
+//! Identity of the server that answered.
 
 use std::collections::HashMap;
 

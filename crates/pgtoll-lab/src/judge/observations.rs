@@ -1,4 +1,5 @@
-//! What clients saw over time, from their journals: one pass over all of them in the order of the
+//! Clients' observations over time, from their journals: one pass over all of them in the order of
+//! the answers, in memory that depends on clients and bins only.
 //! answers, in memory that depends on clients and bins only.
 
 use std::cmp::Reverse;

@@ -1,4 +1,4 @@
-//! What a server's answer says about a transaction.
+//! Outcome of a transaction by the server's answer.
 
 use pgtoll_wire::{Completion, Error};
 

@@ -1,4 +1,4 @@
-//! What the judge is to do.
+//! The plan of the judge.
 
 use std::path::PathBuf;
 use std::time::Duration;

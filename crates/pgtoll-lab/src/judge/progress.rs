@@ -1,4 +1,4 @@
-//! What is told of a run while it goes on.
+//! Reports of a run in progress.
 
 use std::time::Duration;
 

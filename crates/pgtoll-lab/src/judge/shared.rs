@@ -1,4 +1,4 @@
-//! What the threads of a run share.
+//! State that the threads of a run share.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! What the watched servers say, and the pages in their files.
+//! Readings of the watched servers, and the pages in their files.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What is expected of an experiment.
+//! Expectations of an experiment.
 
 use pgtoll_record::{Expectation, ExpectedFigure};
 use schemars::JsonSchema;

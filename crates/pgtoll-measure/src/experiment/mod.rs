@@ -183,9 +183,9 @@ pub struct WorkloadSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum OneOrMany {
-    /// One.
+    /// One script.
     One(String),
-    /// Some.
+    /// Several scripts.
     Many(Vec<String>),
 }
 

@@ -1,4 +1,4 @@
-//! What else runs on the machine.
+//! Other activity on the machine.
 
 use pgtoll_record::{FitnessCheck, Host};
 

@@ -1,4 +1,4 @@
-//! What can be counted and limited here.
+//! Counters and limits that this machine has.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! How findings are made.
+//! Construction of findings.
 
 use std::collections::BTreeMap;
 

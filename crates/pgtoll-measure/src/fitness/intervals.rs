@@ -1,4 +1,4 @@
-//! How far intervals can be believed here.
+//! Reliability of intervals on this machine.
 
 use pgtoll_record::{Calibration, FitnessCheck, Metric};
 

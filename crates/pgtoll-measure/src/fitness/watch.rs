@@ -1,4 +1,4 @@
-//! What it takes time to see.
+//! Checks that take time.
 
 use std::io;
 use std::path::Path;

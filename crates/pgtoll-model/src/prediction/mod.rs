@@ -1,4 +1,5 @@
-//! What a server that was watched would do with other settings: rates in, CPU and WAL out, each with
+//! Predictions for a watched server with other settings: rates in, CPU and WAL out, each with a
+//! range. The sources of the constants are beside them; `docs/src/predict.md` has the derivations.
 //! a range. The sources of the constants are beside them; `docs/src/predict.md` has the derivations.
 
 mod bounded;

@@ -1,4 +1,4 @@
-//! What a server saves that no longer logs hints: by its own WAL, replayed without them.
+//! Savings of a server that no longer logs hints: by its own WAL, replayed without them.
 
 use super::Bounded;
 

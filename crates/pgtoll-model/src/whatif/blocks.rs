@@ -1,4 +1,4 @@
-//! What is kept of each block: one state for all settings.
+//! State of each block: one for all settings.
 
 use crate::whatif::ImageLengths;
 

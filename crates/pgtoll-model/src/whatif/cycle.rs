@@ -1,4 +1,5 @@
-//! Which pages a checkpoint cycle of the source changed, by records that it also has where hints are
+//! Pages that a checkpoint cycle of the source changed, by records that it also has where hints are
+//! not logged.
 //! not logged.
 
 use std::collections::HashSet;

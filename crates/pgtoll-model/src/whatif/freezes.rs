@@ -1,4 +1,4 @@
-//! What `VACUUM` freezes because hints are logged.
+//! Rows that `VACUUM` freezes because hints are logged.
 //!
 //! Since 16 `VACUUM` freezes a page's rows, though it need not yet, where it has just logged an image
 //! of the page: the image is paid for. Where a hint was the only reason for that image, the freeze

@@ -1,4 +1,6 @@
-//! What simulations have gained since they were last brought up to date. It lies side by side in
+//! Gains of simulations since they were last brought up to date. They lie side by side in memory:
+//! then a record costs a few instructions for each of the settings, several of which are done at
+//! once.
 //! memory: then a record costs a few instructions for each of the settings, several of which are done
 //! at once.
 

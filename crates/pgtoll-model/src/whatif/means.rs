@@ -1,4 +1,4 @@
-//! How long images are: of each fork, and of all, for what is not known of one.
+//! Mean lengths of images: of each fork, and of all, where one is unknown.
 
 use crate::whatif::blocks::BlockState;
 use crate::whatif::settings::{ImageCompression, ImageLengths};

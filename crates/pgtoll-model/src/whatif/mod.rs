@@ -1,4 +1,4 @@
-//! How much WAL the same work would have made with other settings.
+//! WAL of the same work with other settings.
 //!
 //! A page gets a full-page image with its first change after a checkpoint began. Whether settings
 //! need an image for a change therefore depends on one question: did one of *their* checkpoints begin

@@ -1,4 +1,5 @@
-//! How the source's checkpoints went: how long after their mark they ended, and which requests were
+//! The pace of the source's checkpoints: how long after their mark they ended, and which requests
+//! were lost. Under other settings it is the same.
 //! lost. Under other settings they go the same way.
 
 /// The source's checkpoints, as far as they were seen.

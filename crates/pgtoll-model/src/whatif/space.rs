@@ -1,4 +1,4 @@
-//! Where records lie: positions without page headers, and what they are as LSNs.
+//! Places of records: positions without page headers, and their LSNs.
 
 use pgtoll_format::Lsn;
 

@@ -51,7 +51,7 @@ struct ForkVisits {
 /// The state of a block before a record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Past {
-    /// Nothing.
+    /// No record has changed the block before.
     pub(super) is_new: bool,
     /// The source would have logged a hint.
     pub(super) was_visible: bool,

@@ -1,4 +1,4 @@
-//! What to do, and in a sentence why.
+//! The advice, with its reason in a sentence.
 
 use pgtoll_estimate::{advised_action, percent_of_share as percent};
 use pgtoll_model::{CHECKSUMS_RULE, CostDecision, CostLimits};

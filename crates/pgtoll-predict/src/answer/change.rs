@@ -1,4 +1,4 @@
-//! What WAL changes by, as records have it.
+//! Changes of WAL, as records have them.
 
 use pgtoll_model::prediction::Bounded;
 use pgtoll_record::{Interval, PredictedWal, PredictionBasis};

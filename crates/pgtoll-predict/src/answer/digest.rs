@@ -1,4 +1,4 @@
-//! What was seen of a server, put together: rates, and the images that logging hints would add.
+//! The digest of a watch: rates, and the images that logging hints would add.
 
 use std::collections::BTreeMap;
 

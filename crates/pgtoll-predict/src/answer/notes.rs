@@ -1,4 +1,4 @@
-//! What readers of a prediction have to know beside its figures.
+//! Notes for readers of a prediction.
 
 use pgtoll_record::{PageCosts, ServerWatch, WatchWindow, WatchedServer, WatchedWal};
 

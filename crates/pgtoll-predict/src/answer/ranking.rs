@@ -1,4 +1,5 @@
-//! Who would pay: relations by their share of the pages that hints alone had changed, statements by
+//! Ranking of those who would pay: relations by their share of the pages that hints alone had
+//! changed, statements by the blocks that they read, write and dirty.
 //! what they read, write and dirty.
 
 use std::collections::BTreeMap;

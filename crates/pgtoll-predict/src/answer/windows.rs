@@ -1,4 +1,4 @@
-//! What a setting would have cost in each window, for the picture over time.
+//! The cost of a setting in each window, for the picture over time.
 
 use pgtoll_record::{PredictedWindow, PredictionAnswer, ServerWatch, WatchWindow};
 

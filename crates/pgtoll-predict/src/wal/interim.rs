@@ -1,4 +1,4 @@
-//! What was read until now, handed from the thread that reads to the one that watches.
+//! Interim results, from the thread that reads WAL to the one that watches.
 //! Neither waits for the other.
 
 use std::sync::Mutex;

@@ -1,4 +1,4 @@
-//! Which settings the WAL is replayed with.
+//! The settings that the WAL is replayed with.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What was read, as the record has it.
+//! The WAL that was read, as the record has it.
 
 use pgtoll_record::{CycleWithoutHints, Provenance, WatchedWal, WatchedWalCycle};
 use pgtoll_wal::{CycleOutcome, End, SourceCycle, Streamed, WhatIfSource, whatif_record};

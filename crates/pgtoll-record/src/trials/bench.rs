@@ -119,7 +119,7 @@ pub enum BenchWalKind {
 /// Sums over WAL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BenchWalTotal {
-    /// Records.
+    /// Number of records.
     pub records: u64,
     /// Bytes of records without their full-page images.
     pub record_bytes: u64,

@@ -96,7 +96,7 @@ pub struct DesignSliced {
     /// Wall time of all rounds with restarts and warm-ups, in seconds: the mean time from one
     /// round's first slice to the next one's, times the rounds.
     pub wall_seconds: f64,
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: u32,
     /// Blocks of each round.
     pub blocks_per_round: u32,
@@ -137,7 +137,7 @@ pub struct DesignNeighbours {
 /// All trials together.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DesignSummary {
-    /// Trials.
+    /// Number of trials.
     pub trials: u64,
     /// Median half-width of transactions per second, sequential.
     pub sequential_tps_half_width: f64,

@@ -76,7 +76,7 @@ pub enum DetectionOutcome {
     Unverified,
     /// No error, and a wrong result of the query.
     WrongResult,
-    /// Nothing.
+    /// No server or tool notices.
     Unnoticed,
     /// It was not run: there was nothing to look at.
     NotRun,

@@ -63,7 +63,7 @@ pub enum FleetBenchPacking {
     Plain,
     /// gzip, level 6.
     Gzip,
-    /// LZ4.
+    /// Compressed by LZ4.
     Lz4,
     /// Zstandard, level 3.
     Zstd,
@@ -121,11 +121,11 @@ pub struct FleetBenchPlan {
     pub bytes: u64,
     /// Bytes that a unit has at most, where it can be cut.
     pub unit_bytes: u64,
-    /// Units.
+    /// Number of units.
     pub units: u64,
     /// Bytes of the largest one.
     pub largest_unit_bytes: u64,
-    /// Shards.
+    /// Number of shards.
     pub shards: u32,
     /// CPU seconds of the longest shard, as planned.
     pub longest_shard_s: f64,

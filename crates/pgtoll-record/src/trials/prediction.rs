@@ -174,7 +174,7 @@ impl PredictionTrialRights {
 /// does not, and as the what-if finds it in the same WAL. Both are relative to the WAL without hints.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PredictionTrialBlind {
-    /// Predicted.
+    /// The predicted change, with its range.
     pub predicted: PredictionTrialRange,
     /// By the what-if.
     pub found: f64,

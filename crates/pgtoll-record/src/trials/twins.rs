@@ -78,7 +78,7 @@ pub struct TwinsComparison {
 /// Sums over all runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TwinsSummary {
-    /// Runs.
+    /// Number of runs.
     pub runs: u64,
     /// Comparisons of twins.
     pub twins: u64,

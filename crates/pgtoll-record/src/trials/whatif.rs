@@ -113,13 +113,13 @@ pub struct WhatIfTrialSetting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WhatIfTrialCompression {
-    /// None.
+    /// Without compression.
     Off,
     /// PostgreSQL's own.
     Pglz,
-    /// LZ4.
+    /// Compressed by LZ4.
     Lz4,
-    /// Zstandard.
+    /// Compressed by Zstandard.
     Zstd,
 }
 

@@ -23,7 +23,7 @@ pub struct ComparedArmPlan {
     pub name: String,
     /// Whether its pages are to have checksums. `None`: as in the data directory.
     pub checksums: Option<bool>,
-    /// Settings.
+    /// Settings that only this arm has.
     pub settings: BTreeMap<String, String>,
     /// The set-up of its copy before the first round.
     pub setup: Option<ArmSetup>,

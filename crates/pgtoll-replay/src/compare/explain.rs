@@ -1,4 +1,4 @@
-//! How servers execute the statements that became slower or faster.
+//! Plans of the statements that became slower or faster.
 
 use pgtoll_record::{ReplayComparison, ShapePlans, ShapeVerdict};
 use pgtoll_wire::{Connection, Dsn};

@@ -1,4 +1,4 @@
-//! What kept a replay from being faster.
+//! The bottleneck of a replay.
 
 use pgtoll_record::{ReplayBottleneck, ReplayDone};
 

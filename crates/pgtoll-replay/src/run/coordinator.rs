@@ -1,4 +1,4 @@
-//! Who may go on: the state that all sessions of a replay share.
+//! The state that all sessions of a replay share: it decides whose turn it is.
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! How many sessions the system and the server allow.
+//! Limits of sessions, of the system and of the server.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use pgtoll_wire::Connection;

@@ -53,7 +53,7 @@ impl Control {
 pub(crate) struct RowTouch {
     /// The table's name without its schema: two of the same name count as one.
     pub(crate) table: String,
-    /// How.
+    /// The kind of touch.
     pub(crate) kind: TouchKind,
     /// Columns by which the rows are named.
     pub(crate) terms: Vec<KeyTerm>,

@@ -1,4 +1,4 @@
-//! Which rows a condition names.
+//! The rows that a condition names.
 
 use crate::sql::lexer::SqlToken;
 

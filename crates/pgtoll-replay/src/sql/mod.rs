@@ -1,4 +1,4 @@
-//! What a statement does, as far as the order of statements depends on it, by its text alone.
+//! Effects of a statement on the order of statements, from its text alone.
 
 mod effect;
 mod functions;

@@ -1,4 +1,4 @@
-//! What a capture from the protocol allows a replay to do.
+//! Capabilities of a capture from the protocol.
 
 use pgtoll_record::{LogCounts, LogFinding, LogFindingState};
 

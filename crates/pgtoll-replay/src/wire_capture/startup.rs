@@ -1,4 +1,4 @@
-//! What is said before the first message with a tag: the client's startup packet, and authentication.
+//! The client's startup packet and authentication, before the first message with a tag.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! What a person reads of a record, before it has a form: each kind of record makes one document, and each form
+//! The text of a record before it has a form: each kind of record makes one document, and each form
+//! renders all documents.
 //! renders all documents.
 
 mod html;

@@ -1,4 +1,4 @@
-//! What stands on top: what was asked, and what came out.
+//! The head of the page: the question and the answer.
 
 use maud::{Markup, html};
 use pgtoll_estimate::metric_name;

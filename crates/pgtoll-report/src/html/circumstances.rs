@@ -1,4 +1,4 @@
-//! What the figures hold for: design, noise, settings, machine, notes; and how to read them.
+//! Circumstances of the figures: design, noise, settings, machine, notes; and how to read them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

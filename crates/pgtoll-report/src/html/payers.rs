@@ -1,4 +1,4 @@
-//! Who would pay, as tables of a page.
+//! Relations and statements that would pay, as tables of a page.
 
 use maud::{Markup, html};
 use pgtoll_estimate::percent_of_share;

@@ -1,4 +1,4 @@
-//! What a setting would have cost over time, as a picture: a step for each window.
+//! Predicted cost over time, as a picture: a step for each window.
 
 use maud::{Markup, html};
 use pgtoll_record::{Interval, PredictedWindow, PredictionAnswer, PredictionRecord};

@@ -1,4 +1,4 @@
-//! What a patrol read and found, as gauges for Prometheus.
+//! Progress and findings of a patrol, as gauges for Prometheus.
 
 use jiff::Timestamp;
 use pgtoll_record::{FindingClass, PatrolFinding, PatrolRecord};

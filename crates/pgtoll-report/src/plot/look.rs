@@ -1,4 +1,5 @@
-//! How a series looks: it keeps a colour, a marker and a dash wherever it is drawn, and none of
+//! The look of a series: it keeps a colour, a marker and a dash wherever it is drawn, and none of
+//! them is needed to tell it from the others.
 //! them is needed to tell it from the others.
 
 use maud::{Markup, html};

@@ -13,7 +13,7 @@ pub(crate) enum Unit {
     Plain,
     /// Hundredths, with a sign.
     SignedPercent,
-    /// Hundredths.
+    /// Percentages of a ratio.
     Percent,
     Bytes,
     /// Bytes a second.

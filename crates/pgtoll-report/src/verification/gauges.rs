@@ -1,4 +1,4 @@
-//! What verification found, as gauges for Prometheus.
+//! Results of a verification, as gauges for Prometheus.
 
 use pgtoll_record::{FindingClass, VerificationOutcome, VerificationRecord, VerifiedRelation};
 

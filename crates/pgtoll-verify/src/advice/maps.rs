@@ -1,4 +1,4 @@
-//! What to do about visibility maps: damaged ones, and those that contradict their tables.
+//! Advice on visibility maps: damaged ones, and those that contradict their tables.
 //!
 //! The order matters more than the commands. `VACUUM` fills an empty map on the primary and logs nothing
 //! of pages whose bits standbys have lost; `pg_truncate_visibility_map` is logged, so that all servers

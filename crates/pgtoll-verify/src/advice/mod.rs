@@ -1,4 +1,4 @@
-//! What to do about damage, step by step. Pure: facts in, steps out.
+//! Advice on damage, step by step. Pure: facts in, steps out.
 //!
 //! Every command is run by a test on the damage that it is for (`tests/it/advice.rs`).
 

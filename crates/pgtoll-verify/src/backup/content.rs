@@ -1,4 +1,4 @@
-//! Which files a tar has, and what those among them say that list others.
+//! The files of a tar, and those among them that list others.
 
 use std::fs::File;
 use std::io::{self, Read};

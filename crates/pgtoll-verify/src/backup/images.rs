@@ -1,4 +1,4 @@
-//! Which blocks replay makes anew, whatever stands in their place.
+//! Blocks that replay rebuilds, whatever their bytes are.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

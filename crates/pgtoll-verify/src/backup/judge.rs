@@ -32,7 +32,7 @@ pub(super) struct Batch {
 pub(super) enum Blocks {
     /// This one and those behind it.
     From(u32),
-    /// These.
+    /// The blocks that it holds.
     These(Vec<u32>),
 }
 

@@ -1,4 +1,4 @@
-//! What a backup's file is, by its path alone.
+//! The kind of a backup's file, by its path alone.
 
 use pgtoll_format::RelFileLocator;
 use pgtoll_format::catalog::{DEFAULT_TABLESPACE, GLOBAL_TABLESPACE};

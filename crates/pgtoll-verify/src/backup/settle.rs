@@ -1,4 +1,4 @@
-//! Which wrong pages of a base backup its own WAL replaces.
+//! Wrong pages of a base backup that its own WAL replaces.
 //!
 //! The server writes pages while they are copied, so that a copy may have the begin of one version
 //! and the end of another. Recovery replaces such a page: as long as a backup goes on, the first

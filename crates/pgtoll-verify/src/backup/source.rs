@@ -1,4 +1,4 @@
-//! What is read: tars as they are packed, and incremental files of a plain backup.
+//! Sources of a backup's bytes: tars as they are packed, and incremental files of a plain backup.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};

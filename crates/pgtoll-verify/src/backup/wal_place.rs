@@ -1,4 +1,4 @@
-//! Where the WAL of a base backup may be.
+//! Places of a base backup's WAL.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,4 @@
-//! Which blocks WAL changed, and where last.
+//! Blocks that WAL changed, with the LSN of the last change.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! Which suspects are damaged.
+//! The decision on suspects.
 //!
 //! A block that looks damaged for as long as it is watched may still be one that is being written,
 //! by a process that waits for the disk in the middle of it; or one that a crash tore and recovery

@@ -1,4 +1,5 @@
-//! What proves whether a page is damaged, beside the page itself: WAL positions, images in WAL,
+//! Witnesses of a page's damage, beside the page itself: WAL positions, images in WAL, the server's
+//! answer.
 //! the server's answer.
 
 use std::collections::HashSet;

@@ -1,4 +1,4 @@
-//! What a patrol reads, as its course sees it.
+//! The files that a patrol reads, as its course sees them.
 
 use jiff::Timestamp;
 use pgtoll_record::{PatrolAmount, PatrolBlock, PatrolFinding, PatrolSource};

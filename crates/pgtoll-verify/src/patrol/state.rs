@@ -1,4 +1,4 @@
-//! What a patrol remembers: where it goes on, when it came by, what is wrong.
+//! A patrol's state: its place, its times, its findings.
 
 use std::time::Duration;
 

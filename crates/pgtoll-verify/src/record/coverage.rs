@@ -1,4 +1,4 @@
-//! What was looked at, in words that are the same in each form of a record.
+//! Coverage: the checks that were made, in words that are the same in each form of a record.
 
 use pgtoll_record::VerifiedSource;
 

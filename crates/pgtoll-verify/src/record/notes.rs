@@ -1,4 +1,4 @@
-//! What a reader of a record has to know beside the findings.
+//! Notes for a reader of a record, beside the findings.
 
 use pgtoll_datadir::{DataDirectory, Names};
 use pgtoll_format::ClusterState;

@@ -1,4 +1,4 @@
-//! What is wrong, in the record's kinds and words.
+//! Defects in the record's kinds and words.
 
 use pgtoll_datadir::Names;
 use pgtoll_format::{Fault, Lsn};

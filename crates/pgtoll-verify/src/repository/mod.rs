@@ -1,4 +1,5 @@
-//! What other tools write about the backups that they keep: text to values. Where a backup's bytes are
+//! Descriptions that other tools write about the backups that they keep: text to values. Where a
+//! backup's bytes are and whether they are there is not decided here.
 //! and whether they are there is not decided here.
 
 mod barman;

@@ -1,4 +1,4 @@
-//! What connection strings are completed from.
+//! The environment that completes connection strings.
 
 use std::collections::BTreeMap;
 use std::env;

@@ -1,4 +1,4 @@
-//! What is wrong with a connection string.
+//! Errors of a connection string.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What expressions can call, operators included.
+//! Functions of expressions, operators included.
 
 /// A function of expressions. `>` and `>=` are their mirror images, `-x` is `0 - x`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

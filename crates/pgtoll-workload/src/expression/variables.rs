@@ -1,4 +1,4 @@
-//! What a client's scripts remember: the variables of expressions and statements.
+//! Variables of a client's scripts, of expressions and statements.
 
 use std::collections::HashMap;
 

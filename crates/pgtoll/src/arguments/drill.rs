@@ -13,10 +13,10 @@ use super::values::second_to_week;
 #[command(next_help_heading = "Drill")]
 pub(crate) struct DrillArguments {
     /// Restore the backup into a server of pgtoll's own, recover it, read every page, index and table,
-    /// and give three verdicts: pages, WAL chain, start. PATH is a base backup, plain or in tars; the copy
-    /// of a server that was shut down; a repository of pgBackRest or barman on this machine, with --backup;
-    /// of PostgreSQL's own incremental backups all PATHs of the chain, the full one first. --wal is where
-    /// the WAL lies that it lacks; repositories have theirs.
+    /// and give three verdicts: pages, WAL chain, start. PATH is a base backup, plain or in tars, or the
+    /// copy of a server that was shut down. It may be a repository of pgBackRest or barman on this machine, with
+    /// --backup. Of incremental backups name all of the chain, the full one first. --wal names the archive of
+    /// WAL that the backup lacks.
     #[arg(long, conflicts_with_all = [
         "dsn", "settle", "only", "rate", "mmap", "direct", "no_rows", "resume",
         "quick", "manifest_checksums",

@@ -46,8 +46,8 @@ pub(crate) struct FleetPlanArguments {
     /// itself. An object is never cut, nor are the tars of `pg_basebackup`.
     #[arg(long, value_name = "SIZE", default_value = "100GB")]
     pub(crate) unit_size: ByteSize,
-    /// Take CPU times from this record instead of pgtoll's own: one that `cargo xtask bench fleet --case
-    /// packing,objects --record FILE` made on the machines that are to verify.
+    /// Take CPU times from this record instead of pgtoll's own. `cargo xtask bench fleet --case
+    /// packing,objects --record FILE` makes one on the machines that are to verify.
     #[arg(long, value_name = "FILE")]
     pub(crate) cpu_record: Option<PathBuf>,
     /// Write the plan here; results will be beside it. A prefix with a slash at its end stands for its

@@ -32,12 +32,12 @@ pub(crate) enum LabCommand {
     /// Measure what waiting for a standby costs, and what it saves when the primary's host dies.
     #[command(after_help = LAB_EXCHANGE_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<ExchangeRecord>())))]
     Exchange(Box<LabExchangeArguments>),
-    /// Measure how long clients are without service when a primary fails, and what they lose. repmgr, Patroni,
-    /// `pg_auto_failover` or no manager promotes a standby, run after run.
+    /// Measure outages and losses when a primary fails, run after run, with repmgr, Patroni,
+    /// `pg_auto_failover` or no failover manager.
     #[command(after_help = LAB_FAILOVER_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<FailoverRecord>())))]
     Failover(Box<LabFailoverArguments>),
-    /// Test Pgpool-II: where it sends each kind of statement, how stale answers of standbys are, what it costs, and
-    /// what clients see when a standby dies.
+    /// Test Pgpool-II: where it sends statements, how stale standbys' answers are, what it costs, and what
+    /// clients see when a standby dies.
     #[command(after_help = LAB_BALANCE_EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<BalanceRecord>())))]
     Balance(Box<LabBalanceArguments>),
     /// One query over PostgreSQL, a CSV file and Redis; commits over several servers, and what becomes
@@ -245,7 +245,7 @@ pub(crate) struct LabCorruptionArguments {
     /// Three failovers: about a minute.
     #[arg(long, conflicts_with = "runs")]
     pub(crate) quick: bool,
-    /// Failovers.
+    /// Number of failovers.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) runs: u32,
     /// Clients that write, a connection each.

@@ -42,13 +42,12 @@ pub(crate) struct MeasureArguments {
     /// installed, else an embedded one that pip fetches.
     #[arg(long, value_name = "DIR|MAJOR")]
     pub(crate) postgres: Option<String>,
-    /// The work, instead of the experiment's: a script in pgbench's language (a file, or
-    /// select-only, simple-update, tpcb-like), with a weight where there are several; or a shell's
-    /// command that makes load until it is ended.
+    /// The work, instead of the experiment's: a script in pgbench's language (a file, or select-only,
+    /// simple-update or tpcb-like), or a shell's command that makes load. Give several scripts weights.
     #[arg(long, value_name = "SCRIPT[@WEIGHT]|COMMAND")]
     pub(crate) workload: Vec<String>,
-    /// The run's name in its record, its reports and the labels of its metrics, and that of --workload,
-    /// so that several pipelines do not collide. 1 to 24 letters, digits, - and _.
+    /// The run's name in its record, its reports and the labels of its metrics, so that several pipelines do
+    /// not collide. 1 to 24 letters, digits, - and _.
     #[arg(long, value_name = "NAME", value_parser = run_name)]
     pub(crate) name: Option<String>,
     /// SQL for psql, run once on the loaded data that all arms are copies of.
@@ -61,9 +60,9 @@ pub(crate) struct MeasureArguments {
     /// are free to work on several CPUs. Default: 1.
     #[arg(long, value_name = "N", requires = "workload", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) clients: Option<u32>,
-    /// Your own server (a libpq connection string): all arms get its settings that shape the answer,
-    /// such as those of shared buffers, WAL compression and checkpoints, where they differ from the
-    /// defaults. Read-only. The run lists what it took and what it left out; --set overrides it.
+    /// Your own server (a libpq connection string), which is only read. All arms get its settings that
+    /// shape the answer, such as shared buffers and checkpoints. The run lists what it took and what it
+    /// left out; --set overrides it.
     #[arg(long, value_name = "DSN", value_parser = DsnParser)]
     pub(crate) like: Option<Dsn>,
     /// A setting of all arms, as in postgresql.conf.
@@ -124,8 +123,8 @@ pub(crate) struct MeasureArguments {
     pub(crate) list: bool,
     #[command(flatten)]
     pub(crate) format: FormatOptions,
-    /// End with status 1 if this holds for the whole interval, with 2 if for a part of it:
-    /// [WORKLOAD/]ARM.METRIC, then > or < (or >= or <=), then a percentage.
+    /// End with status 1 if this holds for the whole interval, with 2 if for a part of it. The form is
+    /// [WORKLOAD/]ARM.METRIC, then >, <, >= or <=, then a percentage.
     #[arg(long, value_name = "EXPRESSION")]
     pub(crate) fail_if: Vec<String>,
 }

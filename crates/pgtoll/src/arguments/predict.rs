@@ -57,9 +57,9 @@ pub(crate) struct PredictArguments {
     /// Predict from such a file instead of watching.
     #[arg(long, value_name = "FILE", conflicts_with = "dsn")]
     pub(crate) from: Option<PathBuf>,
-    /// End with status 1 if this holds for the whole range, with 2 if for a part of it:
-    /// [SETTING.]FIGURE, then > or < (or >= or <=), then a number: cpu in % or cores, wal in % or
-    /// bytes a second (MB), copies (of the WAL, all together) in bytes a second.
+    /// End with status 1 if this holds for the whole range, with 2 if for a part of it. The form is
+    /// [SETTING.]FIGURE, then >, <, >= or <=, then a number. Figures: cpu in % or cores, wal in % or
+    /// bytes a second (MB), copies of the WAL in bytes a second.
     #[arg(long, value_name = "EXPRESSION")]
     pub(crate) fail_if: Vec<String>,
     #[command(flatten)]

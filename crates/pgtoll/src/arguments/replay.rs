@@ -156,9 +156,8 @@ pub(crate) struct ReplayRunArguments {
     /// log. Each database has to be confirmed as disposable: ALTER DATABASE name SET pgtoll.disposable = on.
     #[arg(long, value_name = "DSN", value_parser = DsnParser, required_unless_present = "dry_run")]
     pub(crate) dsn: Option<Dsn>,
-    /// How statements of different sessions are ordered: by the rows that they touch (`key`), which
-    /// ends in the recorded data where the log allows it; by tables (`table`), coarser; or not at all
-    /// (`none`).
+    /// The order of statements of different sessions: by the rows that they touch (`key`), by tables
+    /// (`table`), or none. `key` ends in the recorded data where the log allows it.
     #[arg(long, value_name = "ORDER", default_value = "key", value_parser = order_mode())]
     pub(crate) order: OrderMode,
     /// The recorded speed's multiple, such as 0.5 or 10; max is as fast as possible.
@@ -178,8 +177,8 @@ pub(crate) struct ReplayRunArguments {
     /// hashes are reported.
     #[arg(long, value_name = "DSN", value_parser = DsnParser, requires = "compare_tables")]
     pub(crate) compare_with: Option<Dsn>,
-    /// Longest time that all sessions may wait for each other, and for locks, until one of them is let go: it is
-    /// counted, and the exit status is 1.
+    /// Longest time that all sessions may wait for each other, and for locks, until one of them is let go.
+    /// That is counted, and the exit status is 1.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = second_to_week)]
     pub(crate) patience: TimeSpan,
     /// Say what would be sent, and end.
@@ -202,8 +201,7 @@ pub(crate) struct ReplayCompareArguments {
     #[arg(long, value_name = "[ARM:]DIR", required = true, value_parser = arm_data)]
     pub(crate) data: Vec<(Option<String>, PathBuf)>,
     /// The arms, the baseline first; a twin of it is added. `off` and `checksums` are the data directory
-    /// without and with checksums; any other name is the data directory as it is, but for --set and
-    /// --setup.
+    /// without and with checksums. Any other name is the data directory as it is, but for --set and --setup.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', required = true, value_parser = arm_name)]
     pub(crate) arms: Vec<String>,
     /// A setting of an arm.
@@ -213,8 +211,8 @@ pub(crate) struct ReplayCompareArguments {
     /// statements.
     #[arg(long, value_name = "ARM:FILE", value_parser = arm_file)]
     pub(crate) setup: Vec<(String, PathBuf)>,
-    /// How statements of different sessions are ordered: by the rows that they touch (`key`), by
-    /// tables, or not at all.
+    /// The order of statements of different sessions: by the rows that they touch (`key`), by tables
+    /// (`table`), or none.
     #[arg(long, value_name = "ORDER", default_value = "key", value_parser = order_mode())]
     pub(crate) order: OrderMode,
     /// The recorded speed's multiple, such as 0.5 or 10; max is as fast as possible.

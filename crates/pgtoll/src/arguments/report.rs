@@ -22,8 +22,8 @@ pub(crate) struct ReportArguments {
     pub(crate) records: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputOptions,
-    /// End with status 1 if this holds for the whole interval, with 2 if for a part of it:
-    /// [WORKLOAD/]ARM.METRIC, then > or < (or >= or <=), then a percentage.
+    /// End with status 1 if this holds for the whole interval, with 2 if for a part of it. The form is
+    /// [WORKLOAD/]ARM.METRIC, then >, <, >= or <=, then a percentage.
     #[arg(long, value_name = "EXPRESSION")]
     pub(crate) fail_if: Vec<String>,
 }

@@ -91,8 +91,8 @@ pub(crate) struct VerifyArguments {
     /// all was read.
     #[arg(long, value_name = "FILE")]
     pub(crate) resume: Option<PathBuf>,
-    /// Read the data directory round and round, a piece at a time, until a signal comes, and keep in
-    /// this file how far it came and what is wrong. --output is written again all the time.
+    /// Read the data directory round and round, a piece at a time, until a signal comes. This file keeps
+    /// the place and the findings. --output is written again all the time.
     #[arg(
         long,
         value_name = "STATE",

@@ -17,6 +17,7 @@ use pgtoll_record::{
 use pgtoll_report::RecordKind;
 use pgtoll_testing::run_text;
 use schemars::JsonSchema;
+use serde_json::Value;
 
 use crate::support::{Scratch, pgtoll, run};
 
@@ -42,7 +43,7 @@ fn check_schema<R: PrintedRecord + JsonSchema>() -> String {
     name.to_owned()
 }
 
-fn check_json(name: &str, schema: &serde_json::Value) {
+fn check_json(name: &str, schema: &Value) {
     let pretty = serde_json::to_string_pretty(schema).unwrap() + "\n";
     check(&root().join(format!("docs/src/reference/{name}.schema.json")), &pretty);
 }
@@ -93,6 +94,61 @@ fn generated_schemas() {
     let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());
     let found = files.filter_map(|file| Some(file.strip_suffix(".schema.json")?.to_owned()));
     assert_eq!(found.collect::<BTreeSet<_>>(), names);
+}
+
+/// The fields of a run's record and of its result, by the descriptions in their schemas.
+#[test]
+fn generated_fields() {
+    let mut page = "# The fields of a run's record\n\n\
+        [The record](../record.md) says what belongs together. A type in italics has a table of its own.\n"
+        .to_owned();
+    let line = pgtoll_record::line_schema();
+    let result = pgtoll_record::record_schema::<RunResult>();
+    let mut types: BTreeMap<&str, &Value> = BTreeMap::from([("RunResult", &result)]);
+    for schema in [&line, &result] {
+        types.extend(
+            schema["$defs"].as_object().unwrap().iter().map(|(name, def)| (name.as_str(), def)),
+        );
+    }
+    for (name, definition) in types {
+        let Some(fields) = definition["properties"].as_object() else { continue };
+        let _ = write!(
+            page,
+            "\n## {name}\n\n{}\n\n| field | type | meaning |\n|---|---|---|\n",
+            prose(definition)
+        );
+        for (field, schema) in fields {
+            let _ = writeln!(page, "| `{field}` | {} | {} |", type_name(schema), prose(schema));
+        }
+    }
+    check(&root().join("docs/src/reference/fields.md"), &page);
+}
+
+/// A description without the links of rustdoc, in one line.
+fn prose(schema: &Value) -> String {
+    let text = schema["description"].as_str().unwrap_or_default();
+    text.replace("[`", "`").replace("`]", "`").replace(['\n', '|'], " ")
+}
+
+/// The type of a field, as a reader of JSON calls it.
+fn type_name(schema: &Value) -> String {
+    if let Some(path) = schema["$ref"].as_str() {
+        return format!("*{}*", path.rsplit('/').next().unwrap());
+    }
+    let alternatives = ["anyOf", "oneOf"].iter().find_map(|key| schema[*key].as_array());
+    if let Some(alternatives) = alternatives {
+        return alternatives.iter().map(type_name).collect::<Vec<_>>().join(" or ");
+    }
+    match &schema["type"] {
+        Value::String(name) if name == "array" => {
+            format!("array of {}", type_name(&schema["items"]))
+        }
+        Value::String(name) => name.clone(),
+        Value::Array(names) => {
+            names.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" or ")
+        }
+        _ => schema["const"].as_str().unwrap_or("any").to_owned(),
+    }
 }
 
 #[test]
@@ -242,6 +298,39 @@ fn markdown_files(root: &Path) -> Vec<PathBuf> {
             .collect::<Vec<_>>()
     };
     [files(root.to_owned()), files(root.join("docs/src"))].concat()
+}
+
+/// The README names every command, none that there is not, and calls nothing future.
+#[test]
+fn the_readme_has_the_commands_that_there_are() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    assert!(readme.lines().count() <= 120, "{} lines", readme.lines().count());
+    let help = run(pgtoll().arg("--help")).stdout;
+    let commands: BTreeSet<&str> = help
+        .lines()
+        .filter_map(|line| line.strip_prefix("  "))
+        .filter(|line| line.starts_with(|first: char| first.is_ascii_lowercase()))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert!(commands.contains("verify") && commands.contains("lab"), "{commands:?}");
+    for command in &commands {
+        // Those that every program has are not named.
+        let is_named =
+            readme.contains(&format!("`{command}")) || ["completions", "help"].contains(command);
+        assert!(is_named, "README.md does not name {command}");
+    }
+    let fences = readme.split("```").skip(1).step_by(2).flat_map(str::lines);
+    let spans = readme.split('`').skip(1).step_by(2);
+    let named = fences.chain(spans).filter_map(|line| {
+        let line = line.strip_prefix("pgtoll ")?;
+        line.split(|character: char| !character.is_ascii_lowercase()).next()
+    });
+    for word in named.filter(|word| !word.is_empty()) {
+        assert!(commands.contains(word), "README.md names pgtoll {word}");
+    }
+    for future in ["not yet", "planned", "in future", "coming soon", "will be added", "roadmap"] {
+        assert!(!readme.to_lowercase().contains(future), "README.md says {future:?}");
+    }
 }
 
 #[test]

@@ -81,6 +81,7 @@ mod sources;
 mod steps;
 mod streaming;
 mod support;
+mod tutorials;
 mod verify;
 mod verify_backups;
 mod verify_evidence;

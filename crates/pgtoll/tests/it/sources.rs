@@ -179,9 +179,9 @@ fn a_types_name_stands_in_one_crate() {
 #[test]
 fn no_hint_is_lost() {
     let sources: Vec<_> = crates().iter().flat_map(|name| sources(name)).collect();
-    let asked =
+    let listed =
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join("hints.rs"));
-    let asked = asked.unwrap();
+    let listed = listed.unwrap();
     let mut hints = BTreeMap::new();
     for (_, text) in &sources {
         for body in text.split("\nimpl ").skip(1) {
@@ -195,7 +195,7 @@ fn no_hint_is_lost() {
     assert!(hints.len() > 30, "{} errors have hints", hints.len());
     let mut lost: Vec<String> = hints
         .keys()
-        .filter(|name| !asked.contains(&format!("::{name},")))
+        .filter(|name| !listed.contains(&format!("::{name},")))
         .map(|name| format!("{name} is missing in hints.rs"))
         .collect();
     for (path, text) in &sources {

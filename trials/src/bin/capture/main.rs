@@ -1,4 +1,6 @@
-//! What capturing costs clients: pgbench's load on one server, in slices on direct connections, on direct
+//! The cost of capturing to clients: pgbench's load on one server, in slices on direct connections,
+//! on direct connections of a twin, and through `pgtoll replay record`, in balanced orders. Each
+//! slice begins with a checkpoint, so that all have the same part of the full-page images.
 //! connections of a twin, and through `pgtoll replay record`, in balanced orders. Each slice begins with
 //! a checkpoint, so that all have the same part of the full-page images.
 //!

@@ -1,4 +1,4 @@
-//! How the arms compare: slices of the same repetition are a pair.
+//! The comparison of arms: slices of the same repetition are a pair.
 
 use anyhow::Context as _;
 use pgtoll_record::trials::{BenchEstimate, BenchGoal, BenchLoad, BenchOutcome, BenchSubject};

@@ -1,4 +1,5 @@
-//! How fast the kernels are that compute page checksums, beside those that servers run, all in one
+//! Speed of the kernels that compute page checksums, beside those that servers run, all in one run:
+//! ratios, since machines differ.
 //! run: ratios, since machines differ.
 //!
 //! `cargo xtask bench checksum` runs it. Status 0: every goal is reached; 1: one is not; 2: could

@@ -1,4 +1,4 @@
-//! What is timed, and over what.
+//! The timed runs.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -1,4 +1,7 @@
-//! Which design tells two identical clusters apart least: sequential runs of stock `pgbench`, as
+//! Resolution of two designs on identical clusters: sequential runs of stock `pgbench`, as people
+//! do it, and pgtoll's slices. Both have the same wall time on the same machine, under a bursty
+//! background load that the bench itself makes. The true ratio is 1, so the width of the interval
+//! is all that counts.
 //! people do it, or pgtoll's slices? Both have the same wall time on the same machine, under a
 //! bursty background load that the bench itself makes. The true ratio is 1, so the width of the
 //! interval is all that counts.

@@ -1,4 +1,4 @@
-//! What people do: stock `pgbench`, a few runs of the one cluster, then a few of the other.
+//! The usual design: stock `pgbench`, a few runs of the one cluster, then a few of the other.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What both designs need of the machine, and the load they both run under.
+//! The site of both designs, and the load they both run under.
 
 use std::path::PathBuf;
 

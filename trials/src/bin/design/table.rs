@@ -1,4 +1,4 @@
-//! What the bench prints.
+//! The bench's output.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! What `pgbench` prints.
+//! The output of `pgbench`.
 
 /// How versions mark the rate that leaves out the time to connect: since 14, and before.
 const WITHOUT_CONNECTING: [&str; 2] =

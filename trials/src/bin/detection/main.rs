@@ -1,4 +1,5 @@
-//! Which damage is noticed by whom: each kind is done to a page of a table and of an index, on
+//! Detection of damage: each kind is done to a page of a table and of an index, on fresh copies of
+//! one cluster, and pgtoll, servers and PostgreSQL's own tools look for it.
 //! fresh copies of one cluster, and pgtoll, servers and PostgreSQL's own tools look for it.
 //!
 //! `cargo xtask detection` runs it. Status 0: pgtoll finds all that anybody else finds; 1: it does

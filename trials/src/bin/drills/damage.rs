@@ -1,4 +1,4 @@
-//! What is done to a block.
+//! Damage to a block.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;

@@ -1,4 +1,4 @@
-//! What all drills come to, beside the goals.
+//! Results of all drills, beside the goals.
 
 use std::collections::BTreeMap;
 use std::fmt;

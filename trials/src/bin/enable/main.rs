@@ -1,4 +1,5 @@
-//! How fast `pgtoll enable` is, beside `pg_checksums --enable` on copies of the same cluster in the
+//! Speed of `pgtoll enable`, beside `pg_checksums --enable` on copies of the same cluster in the
+//! same run, and beside a plain write of as many bytes: ratios, since machines differ.
 //! same run, and beside a plain write of as many bytes: ratios, since machines differ.
 //!
 //! `cargo xtask bench enable` runs it. Status 0: every goal is reached; 1: one is not; 2: could not

@@ -1,4 +1,4 @@
-//! What is timed, and how long it takes.
+//! The timed runs.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What reads and plans showed, beside the goals. Pure.
+//! Results of reads and plans, beside the goals. Pure.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,5 @@
-//! What a superuser sees of a server while it runs: dirty pages by their LSN, blocks written, what
+//! A superuser's view of a running server: dirty pages by their LSN, blocks written, blocks that
+//! statements dirtied.
 //! statements dirtied.
 
 use pgtoll_format::{BlocksWritten, MajorFacts};

@@ -1,4 +1,4 @@
-//! What a record holds, a whole one or one that grows.
+//! Contents of a record, a whole one or one that grows.
 
 use std::collections::BTreeMap;
 use std::fs;

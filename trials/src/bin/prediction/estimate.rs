@@ -1,4 +1,4 @@
-//! What is predicted from a run: the relative change of its WAL (0.1: ten percent more).
+//! Predictions from a run: the relative change of its WAL (0.1: ten percent more).
 
 use pgtoll_record::trials::{
     PredictionTrialCensus as Census, PredictionTrialCycle as Cycle, PredictionTrialRun as Run,

@@ -1,4 +1,6 @@
-//! How right predictions of what checksums cost are: six workloads run without checksums, where the
+//! Predictions of the cost of checksums beside the cost that is paid: six workloads run without
+//! checksums, where the cost is predicted, and with them, where it is paid; and the other way
+//! round.
 //! cost is predicted, and with them, where it is paid; and the other way round.
 //!
 //! `cargo xtask prediction-trial` runs it. Status 0: every goal is reached; 1: one is not; 2: could

@@ -1,4 +1,4 @@
-//! What `pgtoll predict` would make of the trial's own censuses: its formula, without its watching.
+//! The answer of `pgtoll predict` to the trial's own censuses: its formula, without its watching.
 
 use pgtoll_format::{Lsn, ServerVersion};
 use pgtoll_predict::{SettingQuestion, Watched, prediction_record};

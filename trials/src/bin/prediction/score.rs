@@ -1,4 +1,5 @@
-//! How good predictions are: pure functions of predicted and true relative changes (0.1: ten percent
+//! Scores of predictions: pure functions of predicted and true relative changes (0.1: ten percent
+//! more).
 //! more).
 
 use pgtoll_record::trials::PredictionTrialRange as Range;

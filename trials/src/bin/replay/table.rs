@@ -1,4 +1,4 @@
-//! What the bench prints.
+//! The bench's output.
 
 use pgtoll_record::trials::{ReplayBenchCapture, ReplayBenchHeader, ReplayBenchRun};
 

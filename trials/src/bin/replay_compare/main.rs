@@ -1,4 +1,6 @@
-//! How often does `pgtoll replay compare` name a statement where nothing differs, and does it name one that
+//! Errors of `pgtoll replay compare`: how often it names a statement where nothing differs, and
+//! misses one that was made slower. Many comparisons of the same plan: with nothing planted, with a
+//! statement that takes a fifth longer, with one that has a worse index.
 //! was made slower? Many comparisons of the same plan: with nothing planted, with a statement that
 //! takes a fifth longer, with one that has a worse index.
 //!

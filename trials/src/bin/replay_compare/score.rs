@@ -1,4 +1,4 @@
-//! What comparisons showed, beside what is known. Pure.
+//! Results of comparisons, beside the known truth. Pure.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! What replays showed, beside the goals. Pure.
+//! Results of replays, beside the goals. Pure.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,5 @@
-//! How often do printed intervals miss what is known? Many real runs of `pgtoll measure`, in which
+//! The share of printed intervals that miss a known truth. Many real runs of `pgtoll measure`, in
+//! which every arm has a twin, so that nothing differs, and one arm has a handicap of known size.
 //! every arm has a twin, so that nothing differs, and one arm has a handicap of known size.
 //!
 //! `cargo xtask bench twins` runs it. A run that ended before is taken as it is, so that a bench

@@ -1,4 +1,4 @@
-//! What runs showed, beside what is known. Pure.
+//! Results of runs, beside the known truth. Pure.
 
 use std::collections::BTreeMap;
 

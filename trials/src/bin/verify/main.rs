@@ -1,4 +1,5 @@
-//! How fast pgtoll verifies a cluster, beside `pg_checksums --check` on the same files in the same
+//! Speed of verifying a cluster, beside `pg_checksums --check` on the same files in the same run:
+//! ratios, since machines differ. Cold runs are compared with `cat`.
 //! run: ratios, since machines differ. Cold runs are compared with `cat`.
 //!
 //! `cargo xtask bench verify` runs it. Status 0: every goal is reached; 1: one is not; 2: could not

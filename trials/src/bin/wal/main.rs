@@ -1,4 +1,6 @@
-//! How fast pgtoll reads WAL, beside `pg_waldump` on the same WAL in the same run: ratios, since
+//! Speed of reading WAL, beside `pg_waldump` on the same WAL in the same run: ratios, since
+//! machines differ. Two kinds of WAL are made: one that is mostly full-page images, one of short
+//! records.
 //! machines differ. Two kinds of WAL are made: one that is mostly full-page images, one of short
 //! records.
 //!

@@ -1,4 +1,4 @@
-//! What is timed, and how long it takes.
+//! The timed runs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

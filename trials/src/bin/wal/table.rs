@@ -1,4 +1,4 @@
-//! What the bench prints.
+//! The bench's output.
 
 use pgtoll_format::ByteSize;
 use pgtoll_record::trials::{BenchHeader, BenchPeak, BenchWalKind, BenchWalTotal};

@@ -1,4 +1,6 @@
-//! What watching costs the watched: pgbench's load on one server, in slices alone and in slices with
+//! The cost of watching to the watched: pgbench's load on one server, in slices alone and in slices
+//! with `pgtoll predict` beside it, in balanced orders. Each slice begins with a checkpoint, so
+//! that all have the same part of the full-page images.
 //! `pgtoll predict` beside it, in balanced orders. Each slice begins with a checkpoint, so that all
 //! have the same part of the full-page images.
 //!

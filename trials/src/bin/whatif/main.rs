@@ -1,4 +1,5 @@
-//! How right `pgtoll wal whatif` is: servers do the same work under different settings, and from
+//! Predictions of `pgtoll wal whatif` beside the truth: servers do the same work under different
+//! settings, and from the WAL of each run the others are predicted.
 //! the WAL of each run the others are predicted.
 //!
 //! `cargo xtask whatif-trial` runs it. Status 0: every goal is reached; 1: one is not; 2: could not

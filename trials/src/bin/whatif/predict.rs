@@ -1,4 +1,4 @@
-//! What the model says of other settings, from the WAL of one run.
+//! The model's predictions of other settings, from the WAL of one run.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! What the page holds of the record for programs. A record of a long stretch has thousands of
+//! The record in the page, for programs. A record of a long stretch has thousands of relations and
+//! pieces, and a page that is sent by mail has to stay small.
 //! relations and pieces, and a page that is sent by mail has to stay small.
 
 use pgtoll_record::{WalPiece, WalStatisticsRecord};

@@ -1,4 +1,4 @@
-//! What stands on top of the page: which WAL it is.
+//! The head of the page: the WAL that was read.
 
 use maud::{Markup, html};
 use pgtoll_format::ByteSize;

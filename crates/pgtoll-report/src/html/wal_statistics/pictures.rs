@@ -1,4 +1,4 @@
-//! What was written when, and how images follow checkpoints.
+//! Pictures of WAL over time, and of images after checkpoints.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What every lab of servers stands on: signals, a work directory, a user for the servers, a guard.
+//! The base of every lab of servers: signals, a work directory, a user for the servers, a guard.
 
 use std::path::{Path, PathBuf};
 

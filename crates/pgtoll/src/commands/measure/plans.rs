@@ -1,4 +1,4 @@
-//! What there is, and what would be done: `--list`, `--check`, `--dry-run`.
+//! Lists and plans: `--list`, `--check`, `--dry-run`.
 
 use std::path::Path;
 use std::time::Duration;

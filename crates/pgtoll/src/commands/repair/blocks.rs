@@ -1,4 +1,4 @@
-//! Which blocks are to be repaired: those that a verification finds, or that were named.
+//! The blocks to repair: those that a verification finds, or that were named.
 
 use std::collections::BTreeSet;
 use std::num::{NonZero, NonZeroUsize};

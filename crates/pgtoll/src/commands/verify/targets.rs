@@ -1,4 +1,4 @@
-//! What the paths mean.
+//! The meaning of the paths.
 
 use std::path::{Path, PathBuf};
 

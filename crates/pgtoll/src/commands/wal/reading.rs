@@ -1,4 +1,5 @@
-//! How commands read WAL: with progress, until a signal comes, and again where a running server
+//! WAL as commands read it: with progress, until a signal comes, and again where a running server
+//! moved it meanwhile.
 //! moved it meanwhile.
 
 use std::ops::{ControlFlow, Range};
