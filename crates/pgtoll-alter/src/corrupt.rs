@@ -102,7 +102,7 @@ pub enum CorruptError {
         /// The block's number in the file.
         block: u64,
     },
-    /// The undo file is none.
+    /// The file is not an undo file of `pgtoll corrupt`.
     #[error("{} is not an undo file of pgtoll", path.display())]
     NotUndo {
         /// The file.

@@ -1,4 +1,4 @@
-//! Makes a standby of a primary that was shut down, before another one is promoted: whoever starts
+//! Makes a standby of a primary that was shut down, before another one is promoted: the one who starts
 //! its server afterwards, it takes no writes.
 
 use std::fs::{self, File};

@@ -284,7 +284,7 @@ impl Cluster {
     }
 
     /// Kills the postmaster alone, and waits until the server's other processes have ended. Until then
-    /// some of them go on serving clients.
+    /// some of them continue serving clients.
     pub fn kill_postmaster(&self, guard: &mut Guard) -> Result<Usage, ClusterError> {
         guard.kill_postmaster(&self.name)
     }

@@ -182,7 +182,7 @@ fn is_relation(path: &Path) -> bool {
 }
 
 /// The control file tells of the cluster, not of its data. `pg_internal.init` is a cache that holds
-/// addresses of the process that wrote it and is made anew after each start.
+/// addresses of the process that wrote it and is initialized again after each start.
 fn is_compared(name: &OsString) -> bool {
     let name = name.to_string_lossy();
     name != "pg_control" && !name.starts_with("pg_internal.init")

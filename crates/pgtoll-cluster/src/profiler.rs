@@ -36,7 +36,7 @@ pub struct Profiler {
     directory: PathBuf,
 }
 
-/// Why there is no profile. A run goes on without.
+/// Why there is no profile. A run continues without.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoProfile {
     /// There is no such program.

@@ -20,7 +20,7 @@ use crate::leftover::shared_memory_of_tree;
 ///
 /// A suspended server does not notice: time passes, and that is all. A process that waits for a disk
 /// stops when that is done. Suspending does no harm to data: processes hold the same locks when they
-/// go on.
+/// continue.
 ///
 /// A suspended server neither answers nor shuts down: [resume](Self::resume) it first. Dropping this
 /// resumes it. However pgtoll ends, the guard resumes what it ends.

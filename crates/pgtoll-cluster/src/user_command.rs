@@ -84,7 +84,7 @@ impl UserCommand {
         wait().map_err(|source: io::Error| ClusterError::UserCommand { source })
     }
 
-    /// Waits for its end. What it left in the background goes on.
+    /// Waits for its end. What it left in the background continues.
     pub fn wait(mut self) -> Result<UserCommandEnd, ClusterError> {
         let mut wait = || {
             let status = self.child.wait()?;

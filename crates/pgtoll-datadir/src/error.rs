@@ -16,7 +16,7 @@ pub enum DatadirError {
         /// The system's error.
         source: io::Error,
     },
-    /// The control file is none.
+    /// The control file cannot be read as one.
     #[error("{}: {source}", path.display())]
     Control {
         /// The file.

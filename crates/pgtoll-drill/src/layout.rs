@@ -223,7 +223,7 @@ pub(crate) fn is_temporary(name: &str) -> bool {
 }
 
 /// Directories whose content belongs to the server that made it: slots hold WAL back, the others are
-/// made anew at each start. WAL is copied by itself, and links are made.
+/// made again at each start. WAL is copied by itself, and links are made.
 pub(crate) const MADE_EMPTY: [&str; 11] = [
     "pg_dynshmem",
     "pg_notify",

@@ -209,7 +209,7 @@ fn chain_layout(members: &[DrillSource], options: &DrillOptions) -> Result<CopyL
     Ok(CopyLayout::of_chain(tablespaces, combined, staged_bytes))
 }
 
-/// Segments that a server makes anew: of the new timeline, and ahead of it.
+/// Segments that a server makes again: of the new timeline, and ahead of it.
 const NEW_SEGMENTS: u64 = 4;
 /// The bytes of a server's own files, and of extensions in each database.
 const MADE_BYTES: u64 = 32 << 20;

@@ -11,7 +11,7 @@ use pgtoll_record::{Calibration, Host, Metric, RunResult};
 use pgtoll_stats::{NullComparison, median, t_quantile, widening};
 use serde::{Deserialize, Serialize};
 
-/// Fewer say too little of a 95th percentile.
+/// Comparisons at least: fewer estimate a 95th percentile too badly.
 pub const COMPARISONS_NEEDED: usize = 10;
 /// A twin of fewer rounds or repetitions has an interval that hardly can miss.
 const ROUNDS_NEEDED: u32 = 5;
@@ -91,9 +91,9 @@ impl Twins {
         Metric::ALL.into_iter().filter_map(factor).collect()
     }
 
-    /// Half the width that an interval of a workload's server CPU will have after so many rounds or
+    /// Half the width that an interval of a workload's server CPU will have after this many rounds or
     /// starts: the median of what comparisons of twins under the same workload had here, as if they had
-    /// had so many. Their rounds may have been longer. `None` where there were none.
+    /// had this many. Their rounds may have been longer. `None` where there were none.
     pub fn expected_width(
         &self,
         experiment: &str,

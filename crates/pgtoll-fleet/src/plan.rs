@@ -120,7 +120,7 @@ pub fn read_plan(at: &StoreUrl, interrupt: &Interrupt) -> Result<FleetPlan, Flee
     read_fleet_plan(&text).map_err(|reason| FleetError::Plan { url: at.clone(), reason })
 }
 
-/// A backup as one unit, or in parts of at most so many bytes. An object is in one part, however long it
+/// A backup as one unit, or in parts of at most this many bytes. An object is in one part, however long it
 /// is. Tars of `pg_basebackup` are not cut: a manifest lists the files of all of them.
 fn units_of(backup: &StoredBackup, planning: &FleetPlanning) -> Vec<FleetUnit> {
     let unit_bytes = planning.unit_bytes;

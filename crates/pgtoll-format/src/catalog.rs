@@ -609,7 +609,7 @@ mod tests {
         assert_eq!(INDEX_UNTIL_14.indisready, ColumnOffset { at: 19, number: 12 });
     }
 
-    /// A row without nulls, of so many columns.
+    /// A row without nulls, of this many columns.
     fn row(columns: u8, data: &[u8]) -> Vec<u8> {
         let mut row = vec![0; 24];
         (row[18], row[22]) = (columns, 24);

@@ -1,5 +1,5 @@
 //! `postgresql.conf`: its syntax, as the server reads it (`guc-file.l`), and what values mean
-//! (`parse_int`, `parse_real` and `parse_bool` of the server). Includes are reported; whoever reads
+//! (`parse_int`, `parse_real` and `parse_bool` of the server). Includes are reported; the one who reads
 //! files follows them.
 //!
 //! ```

@@ -30,7 +30,7 @@ pub struct ControlFile {
     pub last_checkpoint: Checkpoint,
     /// The counter that stands in for positions of WAL on pages of unlogged relations.
     pub unlogged_lsn: Lsn,
-    /// Recovery has to get here before the data are consistent; 0/0: no recovery was going on.
+    /// Recovery has to get here before the data are consistent; 0/0: no recovery was in progress.
     pub minimum_recovery_end: Lsn,
     /// The timeline of that position.
     pub minimum_recovery_timeline: u32,
@@ -100,7 +100,7 @@ pub struct Checkpoint {
     pub full_page_writes: bool,
     /// Whether logical decoding was on, which 19 can do without `wal_level`; `None` before 19.
     pub logical_decoding: Option<bool>,
-    /// The next transaction: its number and, above 32 bits, how often numbers began anew.
+    /// The next transaction: its number and, above 32 bits, how often numbers began again.
     pub next_xid: u64,
     /// The next OID.
     pub next_oid: u32,
@@ -261,7 +261,7 @@ impl ControlFile {
 
     /// The bytes that a file gets whose [`checksum_version`](Self::checksum_version) is changed, at
     /// `now` in seconds since 1970: as long as a server writes it, with a CRC that fits. What else
-    /// stands in it stays, also what it says of checksums at `initdb` (19).
+    /// is in it stays, also what it says of checksums at `initdb` (19).
     pub fn with_checksum_version(
         bytes: &[u8],
         version: u32,
@@ -285,7 +285,7 @@ impl ControlFile {
 
     /// The bytes of a control file with which a server recovers from the checkpoint of a shutdown whose
     /// record begins at `start`, on this timeline, as after a crash; and that record's data. What else
-    /// stands in both stays.
+    /// is in both stays.
     pub fn for_redo(
         bytes: &[u8],
         start: Lsn,

@@ -18,7 +18,7 @@ impl Default for Crc32c {
 }
 
 impl Crc32c {
-    /// Begins anew: costs less than making another one.
+    /// Begins again: costs less than making another one.
     pub(crate) fn reset(&mut self) {
         self.0.reset();
     }

@@ -73,7 +73,7 @@ impl IncrementalHeader {
     /// Bytes before the blocks' numbers.
     pub const BYTES: usize = 12;
 
-    /// Reads the first words of a file whose relation has files of so many blocks.
+    /// Reads the first words of a file whose relation has files of this many blocks.
     pub fn read(begin: &[u8], file_blocks: u32) -> Result<Self, IncrementalError> {
         let word = |number: usize| u32_at(begin, number * 4).ok_or(IncrementalError::TooShort);
         let found = word(0)?;

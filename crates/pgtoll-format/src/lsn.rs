@@ -40,25 +40,25 @@ impl Lsn {
         self.0 % segment_bytes
     }
 
-    /// The last multiple of so many bytes that is not behind this position.
+    /// The last multiple of this many bytes that is not behind this position.
     #[must_use]
     pub fn align_down(self, bytes: u64) -> Self {
         Self(self.0 - self.0 % bytes)
     }
 
-    /// The first multiple of so many bytes that is not before this position; [`Self::MAX`] where
+    /// The first multiple of this many bytes that is not before this position; [`Self::MAX`] where
     /// that is out of range.
     #[must_use]
     pub fn align_up(self, bytes: u64) -> Self {
         Self(self.0.checked_next_multiple_of(bytes).unwrap_or(u64::MAX))
     }
 
-    /// Whether it is a multiple of so many bytes.
+    /// Whether it is a multiple of this many bytes.
     pub fn is_aligned(self, bytes: u64) -> bool {
         self.0.is_multiple_of(bytes)
     }
 
-    /// So many bytes behind this position, [`Self::MAX`] where that is out of range: for lengths
+    /// This many bytes behind this position, [`Self::MAX`] where that is out of range: for lengths
     /// that nothing has checked.
     #[must_use]
     pub fn saturating_add(self, bytes: u64) -> Self {

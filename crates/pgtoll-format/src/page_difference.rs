@@ -88,7 +88,7 @@ impl PageDifference {
                 found.header.insert(field);
             }
         }
-        // What was told of is made the same, and what is left lies elsewhere.
+        // What was reported is made the same, and what is left lies elsewhere.
         let mut rest_a = a.to_vec();
         let mut rest_b = b.to_vec();
         let mut message = |range: std::ops::Range<usize>| {

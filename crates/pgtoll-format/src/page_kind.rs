@@ -110,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    /// A page of 8 kB with so many bytes of special area, which ends in these.
+    /// A page of 8 kB with this many bytes of special area, which ends in these.
     fn page(lower: u16, special: u16, end: &[u8]) -> Vec<u8> {
         let mut page = vec![0; 8192];
         for (at, value) in [(12, lower), (14, 8192 - special), (16, 8192 - special), (18, 8196)] {

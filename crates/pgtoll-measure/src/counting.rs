@@ -82,7 +82,7 @@ fn write_predicted(
     }
 }
 
-/// Longer than this no arm is to be counted with scripts that nobody knows.
+/// The longest time that an arm is counted with scripts of unknown speed.
 const COUNTED_AT_MOST: Duration = Duration::from_secs(5);
 
 /// How many transactions of a user's scripts fit into that time; tried on a copy.

@@ -44,7 +44,7 @@ impl Pace {
         blocks.max(FEWEST_BLOCKS).min(slicing.blocks_per_round)
     }
 
-    /// A round of so many blocks took so long.
+    /// A round of this many blocks took so long.
     pub(crate) fn learn(&mut self, slicing: &Slicing, blocks: u32, took: Duration) {
         self.rounds_left = self.rounds_left.saturating_sub(1);
         self.beyond = Some(took.saturating_sub(slicing.block(self.arms) * blocks));

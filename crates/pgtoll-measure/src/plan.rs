@@ -31,7 +31,7 @@ pub struct Choices {
     pub slice: Option<Duration>,
     /// Repetitions of steps.
     pub repetitions: Option<u32>,
-    /// A quick look: repetitions that nobody chose are fewer where there is no time, counted passes and steps' clients have a tenth of their transactions or time,
+    /// A quick look: repetitions that were not chosen are fewer where there is no time, counted passes and steps' clients have a tenth of their transactions or time,
     /// functions are not sampled, and workloads are left out, the last first, for which there is no
     /// time.
     pub brief: bool,
@@ -84,9 +84,9 @@ pub(crate) const ROUNDS: u32 = 6;
 /// More than anybody has the patience for, and as many as the command line takes.
 const ROUNDS_MAX: u32 = 1000;
 const WARM_UP: Duration = Duration::from_secs(2);
-/// Fewer repetitions know too little of the spread between them.
+/// Repetitions at least: fewer estimate the spread between them too badly.
 const REPETITIONS: u32 = 5;
-/// A quick look is content with so many, if there is no time for more.
+/// A quick look is content with this many, if there is no time for more.
 const FEWEST_REPETITIONS: u32 = 3;
 
 /// pgbench's tables and index take 15 MB for each unit of scale (100,000 accounts of 128 bytes
@@ -107,7 +107,7 @@ mod cost {
     pub(super) const MEASURED: Duration = Duration::from_millis(330);
     /// One of pgbench's initialisation steps, for each unit of scale.
     pub(super) const PGBENCH_STEP: Duration = Duration::from_millis(60);
-    /// A program of which nobody knows what it does.
+    /// A program whose work is unknown.
     pub(super) const PROGRAM: Duration = Duration::from_millis(500);
     /// A start, a warm-up, and the samples of one arm.
     pub(super) const PROFILE: Duration = Duration::from_secs(5);

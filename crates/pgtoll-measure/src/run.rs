@@ -10,7 +10,7 @@ use pgtoll_system::Interrupt;
 use crate::recorder::Recorder;
 use crate::{BenchError, Plan, Progress};
 
-/// A run that goes on.
+/// A run that continues.
 pub(crate) struct Run<'a> {
     pub(crate) plan: &'a Plan,
     /// The facts of the servers' version.

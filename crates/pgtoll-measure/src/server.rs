@@ -178,7 +178,7 @@ impl<'a> Server<'a> {
         Ok(())
     }
 
-    /// An error when the server refuses a setting of its configuration file: it would go on with
+    /// An error when the server refuses a setting of its configuration file: it would continue with
     /// the value before.
     pub(crate) fn check_configuration(&mut self) -> Result<(), BenchError> {
         let refused = "SELECT coalesce(name, 'the file'), coalesce(setting, '') \

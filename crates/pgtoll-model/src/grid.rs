@@ -31,7 +31,7 @@ pub struct AskedValues {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AskedSettings(AskedValues);
 
-/// So many combinations are answered in one pass. Each costs some time for every record, and memory.
+/// This many combinations are answered in one pass. Each costs some time for every record, and memory.
 pub const MOST_COMBINATIONS: usize = 1000;
 
 /// More combinations than [`MOST_COMBINATIONS`].
@@ -40,7 +40,7 @@ pub const MOST_COMBINATIONS: usize = 1000;
     "{combinations} combinations of settings are asked for, and at most {MOST_COMBINATIONS} answered"
 )]
 pub struct TooManyCombinations {
-    /// So many; at most `usize::MAX`.
+    /// This many; at most `usize::MAX`.
     pub combinations: usize,
 }
 

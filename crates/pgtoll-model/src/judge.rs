@@ -63,7 +63,7 @@ pub struct JudgedOutcome {
 }
 
 impl SourceWal {
-    /// WAL of so many bytes; its redo points, and which of them were forced; when its first and last
+    /// WAL of this many bytes; its redo points, and which of them were forced; when its first and last
     /// transactions ended, in microseconds since 1970.
     pub fn new(
         bytes: u64,

@@ -245,7 +245,7 @@ mod tests {
         TimeSpan(Duration::from_secs(minutes * 60))
     }
 
-    /// Checkpoints so many segments of 16 MB and seconds after one another.
+    /// Checkpoints this many segments of 16 MB and seconds after one another.
     fn inferred(cycles: &[Cycle]) -> (ByteSize, TimeSpan) {
         let mut at = (Lsn(0), 1_000_000);
         let mut checkpoints = vec![at];

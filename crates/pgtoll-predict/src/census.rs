@@ -42,7 +42,7 @@ pub(crate) struct CensusPlan<'a> {
     pub(crate) carried: Option<&'a mut CarriedPages>,
 }
 
-/// Dirty pages that are listed when a checkpoint begins: so many that later samples are among them.
+/// Dirty pages that are listed when a checkpoint begins: this many that later samples are among them.
 const LISTED: u32 = 8000;
 
 /// A dirty buffer of the sample.
@@ -268,7 +268,7 @@ impl SampledBuffer {
         (self.database, self.file, self.fork, self.block)
     }
 
-    /// Without so many looks of ours. At the highest count it is not known how many there were of others.
+    /// Without this many looks of ours. At the highest count it is not known how many there were of others.
     fn forget_looks(&mut self, looks: u16) {
         if self.usage < MOST_USED {
             self.usage = self.usage.saturating_sub(looks);

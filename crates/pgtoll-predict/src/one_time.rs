@@ -12,7 +12,7 @@ use pgtoll_record::{
 const PASS_MOST: f64 = 1.05e9;
 /// A slow disk: it reads and writes all.
 const PASS_LEAST: f64 = 0.1e9;
-/// A server without a standby may be stopped for so many seconds, as for a restart with a cold cache;
+/// A server without a standby may be stopped for this many seconds, as for a restart with a cold cache;
 /// a longer pass is better done on a standby.
 const SHORT_PASS_S: f64 = 600.0;
 

@@ -12,7 +12,7 @@ use crate::session::WatchSession;
 #[derive(Debug)]
 pub(crate) struct StatementTally {
     schema: String,
-    /// 14 and later: nested statements are told apart, and forgotten ones are counted.
+    /// 14 and later: nested statements are distinguished, and forgotten ones are counted.
     has_info: bool,
     with_text: bool,
     before: Option<StatementLook>,

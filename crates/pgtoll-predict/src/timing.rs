@@ -115,7 +115,7 @@ impl PageTimes {
                 black_box(&mut *page).copy_from_slice(cold);
                 sum(page);
             })?;
-            // Alone, a copy goes on while the next one waits for memory, so that a sum in between would
+            // Alone, a copy continues while the next one waits for memory, so that a sum in between would
             // seem to cost what is waited then.
             let twice = turn(&mut |cold, page, _| {
                 black_box(&mut *page).copy_from_slice(cold);

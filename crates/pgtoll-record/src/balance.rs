@@ -71,7 +71,7 @@ pub struct BalanceDesign {
     pub writes: u32,
     /// Clients that read at full speed, with and without the balancer in turn.
     pub clients: u32,
-    /// For so many seconds each time.
+    /// For this many seconds each time.
     pub slice_s: f64,
     /// So often each.
     pub slices: u32,

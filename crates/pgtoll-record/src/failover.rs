@@ -208,7 +208,7 @@ pub enum FailoverFault {
     HostDeath,
     /// SIGKILL to the postmaster alone.
     Postmaster,
-    /// All processes of its host are stopped, and go on after the standby was promoted.
+    /// All processes of its host are stopped, and continue after the standby was promoted.
     Freeze,
     /// The link between both servers is cut: replication, and what repmgrd of the standby sees. The
     /// primary lives and clients reach it, as do etcd or a monitor.
@@ -218,7 +218,7 @@ pub enum FailoverFault {
     Partition,
     /// The volume of the primary's WAL is full.
     WalFull,
-    /// Writes to the primary's disk wait, and go on when the standby was promoted, or after a limit.
+    /// Writes to the primary's disk wait, and continue when the standby was promoted, or after a limit.
     IoFreeze,
     /// The standby's host dies; with synchronous replication nobody confirms commits then.
     StandbyDeath,

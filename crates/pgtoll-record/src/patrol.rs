@@ -16,7 +16,7 @@ pub struct PatrolRecord {
     pub schema: String,
     /// pgtoll's version.
     pub pgtoll: String,
-    /// The command that goes on.
+    /// The command that continues.
     pub command: Vec<String>,
     /// When it was written (RFC 3339).
     #[schemars(with = "String")]
@@ -60,7 +60,7 @@ pub struct PatrolSource {
     pub path: String,
     /// The major version.
     pub major: u32,
-    /// The cluster's identifier: a patrol goes on with this cluster only.
+    /// The cluster's identifier: a patrol continues with this cluster only.
     pub system_identifier: u64,
     /// Bytes of a block.
     pub block_bytes: u32,

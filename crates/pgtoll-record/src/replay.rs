@@ -262,7 +262,7 @@ pub struct ReplayDone {
     pub unexpected_errors: u64,
     /// Statements that had failed and did not.
     pub missing_errors: u64,
-    /// Transactions that were begun anew, as clients do, after a failure of serialization or a deadlock that
+    /// Transactions that were begun again, as clients do, after a failure of serialization or a deadlock that
     /// they did not have when they were logged.
     #[serde(default)]
     pub retried: u64,
@@ -338,7 +338,7 @@ pub struct ReplayQuantiles {
 /// Statements that took so long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReplayLatencyCount {
-    /// Longer than the entry before, and not longer than so many milliseconds. `None`: any longer ones.
+    /// Longer than the entry before, and not longer than this many milliseconds. `None`: any longer ones.
     pub up_to_ms: Option<f64>,
     /// How many.
     pub statements: u64,

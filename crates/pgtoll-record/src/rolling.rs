@@ -54,9 +54,9 @@ pub enum RollingOutcome {
     DryRun,
     /// The checks before refused, and nothing was done.
     Refused,
-    /// All nodes that were to be converted are.
+    /// All nodes of the run are converted.
     Finished,
-    /// It ended before: `--resume` goes on, `--abort` ends it in good order.
+    /// It ended before: `--resume` continues, `--abort` ends it in good order.
     Stopped,
     /// An unfinished run was ended in good order.
     Aborted,

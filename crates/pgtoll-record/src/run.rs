@@ -200,7 +200,7 @@ fn one() -> u32 {
 }
 
 impl Slicing {
-    /// How long a block of so many arms takes, lead-ins included.
+    /// How long a block of this many arms takes, lead-ins included.
     pub fn block(&self, arms: usize) -> Duration {
         let slice = Duration::from_nanos(self.slice_ns.saturating_add(self.lead_in_ns));
         slice.saturating_mul(u32::try_from(arms).unwrap_or(u32::MAX))
@@ -496,7 +496,7 @@ pub struct ArmRound {
     /// CPU time of the server from its start to the end of the round, in ns, from its processes'
     /// clocks.
     pub cpu_observed_ns: u64,
-    /// CPU time of the server from its start to its end, in ns, as the kernel told whoever waited
+    /// CPU time of the server from its start to its end, in ns, as the kernel told the one who waited
     /// for it (`wait4`).
     pub cpu_reaped_ns: u64,
     /// The part in the kernel, in ns; see [`Host::cpu_split`].

@@ -23,7 +23,7 @@ pub struct SideBySide {
     pub notes: Vec<String>,
 }
 
-/// One of the records.
+/// The column of one record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RecordColumn {
     /// `A`, `B` and so on: short enough for the title of a column.

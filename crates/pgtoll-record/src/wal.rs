@@ -144,7 +144,7 @@ pub enum WalEndKind {
     Complete,
     /// Nothing follows the last record: its own end.
     Own,
-    /// A record or page cannot be read, though the WAL goes on after it.
+    /// A record or page cannot be read, though the WAL continues after it.
     Damaged,
     /// A segment is missing, and there are later ones.
     Missing,

@@ -50,7 +50,7 @@ pub struct WalWhatIfRecord {
     /// The evidence for the recommendation, or for its absence; `None` in older records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<WhatIfEvidence>,
-    /// One image in so many was compressed to find out; 1: all were.
+    /// One image in this many was compressed to find out; 1: all were.
     pub compressed_one_in: u32,
     /// Blocks that were named.
     pub blocks: u64,

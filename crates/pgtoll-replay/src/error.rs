@@ -80,7 +80,7 @@ pub enum ReplayError {
     /// The target is a standby.
     #[error("the target is in recovery, so it takes no writes")]
     Standby,
-    /// The server has not so many connections.
+    /// The server has not this many connections.
     #[error(
         "the work has {sessions} sessions at a time, and the server has {free} free connections"
     )]

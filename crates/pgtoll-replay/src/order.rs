@@ -486,7 +486,7 @@ mod tests {
         let end = [one, "1 statement: COMMIT", one];
         check(&[&begun[..], &[conditional], &commit, &end].concat(), 1);
         check(&[&begun[..], &commit, &[conditional], &end].concat(), 0);
-        // Rows by key are locked in the order of commits, whoever asked first.
+        // Rows by key are locked in the order of commits, the one who asked first.
         let by_key = "1 statement: UPDATE t SET w = 2 WHERE id = 1";
         check(&[&begun[..], &[by_key], &commit, &end].concat(), 0);
     }

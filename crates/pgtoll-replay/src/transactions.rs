@@ -201,7 +201,7 @@ impl ReplayTransactions {
     }
 
     /// A step that failed in a way that is not repeated: how many steps behind it are over with it; `None`
-    /// where the transaction goes on, by `ROLLBACK TO`.
+    /// where the transaction continues, by `ROLLBACK TO`.
     fn end_failed(
         &mut self,
         index: u32,

@@ -91,7 +91,7 @@ pub enum RollingError {
         /// The end of what it printed.
         output: String,
     },
-    /// A command did not end in time. It goes on.
+    /// A command did not end in time. It continues.
     #[error("{what} on {node} has not ended after {seconds} s")]
     Slow {
         /// The node.
@@ -139,7 +139,7 @@ pub enum RollingError {
         /// The limit.
         seconds: u64,
     },
-    /// The nodes are in a state from which pgtoll does not go on by itself.
+    /// The nodes are in a state from which pgtoll does not continue by itself.
     #[error("{message}")]
     State {
         /// Its number or name.

@@ -3,7 +3,7 @@
 //!
 //! Standbys are stopped one by one, converted and started again, leaves first. Then the primary hands
 //! over to a standby that is converted, starts as a standby itself, and is converted as the others
-//! were. Before anybody is promoted, the old primary is made a standby: whoever starts it, and
+//! were. Before anybody is promoted, the old primary is made a standby: the one who starts it, and
 //! whenever this process dies, at most one node takes writes.
 //!
 //! The state is asked of the nodes before each step (`survey`), and the next step follows from it

@@ -96,7 +96,7 @@ impl NodeSite {
         self.run("start", &self.config.start)
     }
 
-    /// Runs one of the node's commands on its machine. One that does not end in time goes on.
+    /// Runs one of the node's commands on its machine. One that does not end in time continues.
     pub(crate) fn run(&self, label: &'static str, line: &str) -> Result<Duration, RollingError> {
         let began = Instant::now();
         let command = UserCommand::start(&self.config.command_line(line))?;

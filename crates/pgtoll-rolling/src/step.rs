@@ -17,7 +17,7 @@ pub(crate) enum RollingStep {
     SwitchOver { from: String, to: String },
     /// The same, where the primary has been stopped already.
     GoOnSwitchingOver { from: String, to: String },
-    /// Run the hook after a switchover, and forget that one was going on.
+    /// Run the hook after a switchover, and forget that one was in progress.
     EndSwitchover,
     /// Nothing is left.
     Done,

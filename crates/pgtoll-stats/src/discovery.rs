@@ -2,7 +2,7 @@
 
 use crate::moments::as_float;
 
-/// The p-values adjusted by Benjamini and Hochberg, in the order of their comparisons: whoever takes all
+/// The p-values adjusted by Benjamini and Hochberg, in the order of their comparisons: the one who takes all
 /// comparisons with an adjusted value of at most `q` for real is wrong, on average, about a share of at
 /// most `q` of these.
 ///

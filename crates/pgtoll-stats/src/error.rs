@@ -32,7 +32,7 @@ pub enum EstimateError {
     /// The sums of the amounts exceed the largest float.
     #[error("the amounts are too large to be added up")]
     Overflow,
-    /// Pairs with zeros are so many that all resamples consisted of them.
+    /// Pairs with zeros are this many that all resamples consisted of them.
     #[error("no resample held a pair whose four amounts are all positive")]
     NoUsableResample,
     /// [`Options::resamples`](crate::Options::resamples) is out of range.

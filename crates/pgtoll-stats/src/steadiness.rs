@@ -190,7 +190,7 @@ fn outer_fences(mut values: Vec<f64>) -> Option<std::ops::RangeInclusive<f64>> {
     (reach > 0.0).then_some(first - reach..=third + reach)
 }
 
-/// Two-sided: the probability that so many fair coins fall at least as unevenly.
+/// Two-sided: the probability that this many fair coins fall at least as unevenly.
 fn sign_test(one: usize, other: usize) -> f64 {
     let few = one.min(other) as u64;
     let all = (one + other) as u64;

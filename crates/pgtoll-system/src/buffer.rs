@@ -15,7 +15,7 @@ impl AlignedBuffer {
     /// The pages of media and of memory are not larger.
     pub const ALIGNMENT: usize = 4096;
 
-    /// So many zeros.
+    /// This many zeros.
     pub fn new(bytes: usize) -> Self {
         let memory = vec![0; bytes + Self::ALIGNMENT];
         // Unknown only in constant evaluation; then it is not aligned.

@@ -171,7 +171,7 @@ impl Page<'_> {
         of_method.map(|item| &item["params"])
     }
 
-    /// The page as PNG, from its top to so many pixels below it, or all of it; scaled.
+    /// The page as PNG, from its top to this many pixels below it, or all of it; scaled.
     pub fn picture(&mut self, height: Option<u32>, scale: f64) -> Vec<u8> {
         let size =
             self.evaluate("({ width: innerWidth, height: document.documentElement.scrollHeight })");

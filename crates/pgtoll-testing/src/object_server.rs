@@ -195,7 +195,7 @@ impl ObjectServer {
         self.state.objects.lock().unwrap().remove(path);
     }
 
-    /// Makes so many of the next GETs of objects fail.
+    /// Makes this many of the next GETs of objects fail.
     pub fn fail(&self, fault: ObjectFault, times: usize) {
         *self.state.faults.lock().unwrap() = vec![fault; times];
     }

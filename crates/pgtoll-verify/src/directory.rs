@@ -41,7 +41,7 @@ pub fn verify_on(
     DirectoryVerification::new(data, settings, wanted).run(disk, None, progress)
 }
 
-/// As [`verify_on`], from where the journal says that it was left, and kept there as it goes on. A
+/// As [`verify_on`], from where the journal says that it was left, and kept there as it continues. A
 /// journal of other files, or of what has changed since, is an error.
 pub fn verify_again(
     disk: &dyn Storage,
@@ -216,7 +216,7 @@ impl<'a> Collector<'a> {
         if let Some(journal) = &mut self.journal {
             journal.write(self.verified, self.to);
         }
-        // What was read in vain, if it is read again; who does not go on wants to know it.
+        // Bytes read for nothing, if they are read again: a caller that does not continue wants to know.
         for portion in mem::take(&mut self.waiting).into_values() {
             self.add(portion);
         }
@@ -491,7 +491,7 @@ pub(crate) mod tests {
     ) -> Result<Verified, ResumeError> {
         let mut journal = ResumeJournal::open(path)?;
         journal.every = Duration::ZERO;
-        // Of several threads one may have read in vain what lies behind another's file.
+        // Of several threads one may have read for nothing what lies behind another's file.
         let jobs = if rate.is_some() { NonZeroUsize::MIN } else { settings().jobs };
         let settings = VerifySettings { jobs, rate, ..settings() };
         let mut scan = DirectoryVerification::new(data, &settings, &|_| true);

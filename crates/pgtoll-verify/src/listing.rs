@@ -128,7 +128,7 @@ impl Listing {
         self.files.iter().map(|file| file.bytes()).sum()
     }
 
-    /// How long the file is; `None`: there are not so many.
+    /// How long the file is; `None`: there are not this many.
     pub(super) fn bytes_of(&self, file: usize) -> Option<u64> {
         self.files.get(file).map(|file| file.bytes())
     }

@@ -24,7 +24,7 @@ impl Deref for Window {
     }
 }
 
-/// At most so many bytes from this place on, all of which are there.
+/// At most this many bytes from this place on, all of which are there.
 #[expect(unsafe_code, reason = "the system's files can change under a mapping")]
 pub(super) fn window(file: &File, at: u64, bytes: u64) -> io::Result<Window> {
     let bytes = bytes.min(WINDOW_BYTES);

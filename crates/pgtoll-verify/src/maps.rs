@@ -55,7 +55,7 @@ impl MapRule {
         }
     }
 
-    /// Up to where both are known to be the same.
+    /// The LSN up to which page and map are known to be of the same time.
     fn since(self) -> Option<Lsn> {
         match self {
             Self::Since(redo) => Some(redo),

@@ -33,7 +33,7 @@ impl Pace {
         self.is_stopped.load(Ordering::Relaxed)
     }
 
-    /// Waits until so many bytes may be read; false: not any more.
+    /// Waits until this many bytes may be read; false: not any more.
     pub(super) fn may_read(&self, bytes: u64) -> bool {
         let Some(rate) = self.rate else { return !self.is_stopped() };
         let mut next = pgtoll_system::lock(&self.next);
@@ -52,7 +52,7 @@ impl Pace {
     }
 }
 
-/// How long so many bytes take at this rate.
+/// How long this many bytes take at this rate.
 fn time(bytes: u64, rate: u64) -> Duration {
     let nanoseconds = u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1));
     Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))

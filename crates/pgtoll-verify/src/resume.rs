@@ -146,7 +146,7 @@ impl ResumeJournal {
         self.error.as_ref()
     }
 
-    /// All was read: nothing is left to go on with.
+    /// All was read: nothing is left to continue with.
     pub fn remove(self) -> Result<(), ResumeError> {
         let removed = fs::remove_file(&self.path);
         removed.map_err(|source| ResumeError::Write { path: self.path, source })

@@ -27,5 +27,5 @@ pub struct VerifyProgress {
     pub all_bytes: u64,
 }
 
-/// How often it is asked whether to go on.
+/// How often it is asked whether to continue.
 pub(crate) const PROGRESS: Duration = Duration::from_millis(100);

@@ -28,10 +28,10 @@ pub trait ReadAt {
     /// the system pleases.
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize>;
 
-    /// So many bytes from this place on will be read in their order.
+    /// This many bytes from this place on will be read in their order.
     fn will_read(&self, _at: u64, _bytes: u64) {}
 
-    /// These bytes as memory, at most so many; `None`: they are to be read.
+    /// These bytes as memory, at most this many; `None`: they are to be read.
     fn map(&self, _at: u64, _bytes: u64) -> Option<Window> {
         None
     }

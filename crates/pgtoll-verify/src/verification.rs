@@ -46,7 +46,7 @@ pub enum ManifestChecksums {
     Skipped,
     /// They are, where there is a manifest.
     Compared,
-    /// They are; without a manifest the result is incomplete.
+    /// The checksums of all files are compared; without a manifest the result is incomplete.
     Required,
 }
 

@@ -42,7 +42,7 @@ struct Rules {
     block_bytes: usize,
     file_blocks: u32,
     has_checksums: bool,
-    /// No page was changed last by WAL behind this.
+    /// The end of WAL: a page with a later LSN is damaged.
     wal_end: Option<Lsn>,
     /// Contradictions are failures: the server was shut down cleanly.
     is_consistent: bool,

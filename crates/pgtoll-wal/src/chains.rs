@@ -1,5 +1,5 @@
-//! The records from which redo makes blocks anew: from the last image of a block, or the last record
-//! that makes it anew, on to the last one that names it.
+//! The records from which redo makes blocks again: from the last image of a block, or the last record
+//! that makes it again, on to the last one that names it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub struct NamedRecord {
     pub blocks: Vec<(RelationFork, BlockNumber)>,
 }
 
-/// Collects the records that make some blocks anew, from the last gap on.
+/// Collects the records that initializes some blocks, from the last gap on.
 #[derive(Clone, Debug)]
 pub struct BlockChains {
     blocks: BTreeMap<RelationFork, BTreeMap<BlockNumber, Chain>>,
@@ -32,7 +32,7 @@ pub struct BlockChains {
 
 #[derive(Clone, Debug, Default)]
 struct Chain {
-    /// It begins with an image, or with a record that makes the block anew.
+    /// It begins with an image, or with a record that initializes the block.
     is_whole: bool,
     /// A record since then cannot be redone alone.
     is_broken: bool,
@@ -58,7 +58,7 @@ impl BlockChains {
         Self { blocks: wanted, limit, is_full: false, held_bytes: 0 }
     }
 
-    /// The records that make a block anew, the first of them with all of its page; `None`: the WAL has
+    /// The records that initializes a block, the first of them with all of its page; `None`: the WAL has
     /// none such, or too many, or redo of one needs the page of another block.
     pub fn chain(&self, fork: RelationFork, block: BlockNumber) -> Option<&[Arc<NamedRecord>]> {
         let chain = self.blocks.get(&fork)?.get(&block)?;

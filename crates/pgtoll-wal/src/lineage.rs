@@ -41,7 +41,7 @@ impl Lineage {
     }
 
     /// The timeline whose name the segment with this number has: the segment in which a server leaves
-    /// a timeline is copied to the next one and goes on there.
+    /// a timeline is copied to the next one and continues there.
     fn timeline_of_segment(&self, number: u64, segment_bytes: u64) -> Option<u32> {
         let is_within = |end: Lsn| end == Lsn::MAX || number < end.segment_number(segment_bytes);
         self.timelines.iter().find(|(_, end)| is_within(*end)).map(|(timeline, _)| *timeline)

@@ -10,7 +10,7 @@ use pgtoll_format::{BlockNumber, ForkNumber, Lsn, RelationFork, WalLevel};
 
 use crate::Collect;
 
-/// A record that names a block: with an image of it, with data, or to make it anew.
+/// A record that names a block: with an image of it, with data, or to make it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamingRecord {
     /// Its start.

@@ -1,10 +1,10 @@
 //! Reads segments on several cores, and puts together what they say.
 //!
-//! Each segment is read by itself: a record belongs to the segment in which it begins, so whoever
-//! reads that segment reads on into the next ones until its last record is whole, and whoever reads
+//! Each segment is read by itself: a record belongs to the segment in which it begins, so the one who
+//! reads that segment reads on into the next ones until its last record is whole, and the one who reads
 //! those passes over the rest of a record from before. Results are taken in the order of the WAL,
 //! as long as every record follows the one before it. Where something is missing or damaged, reading
-//! ends, or a gap is noted and reading goes on with the next segment that has a record.
+//! ends, or a gap is noted and reading continues with the next segment that has a record.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{ControlFlow, Range};
@@ -179,7 +179,7 @@ pub fn first_header(
     Ok((wal.header, wal.facts))
 }
 
-/// Reads these segments on so many threads into collectors that `new` makes, one for each segment, up
+/// Reads these segments on this many threads into collectors that `new` makes, one for each segment, up
 /// to the first that is missing or damaged.
 ///
 /// Memory does not grow with the WAL's length but for what the collector keeps: threads do not run
@@ -194,7 +194,7 @@ pub fn scan_with<C: Collect>(
 }
 
 /// As [`scan_with`], but only records that begin in the range, and past all gaps: those are in the
-/// summary, and collectors are told of each ([`Collect::gap`]).
+/// summary, and collectors are notified of each ([`Collect::gap`]).
 pub fn scan_range_with<C: Collect>(
     segments: &[SegmentFile],
     range: &Range<Lsn>,

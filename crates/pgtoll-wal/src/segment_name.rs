@@ -42,14 +42,14 @@ impl SegmentName {
         Some((Self { place, timeline: number(0)?, is_partial }, Packing::of_ending(rest)?))
     }
 
-    /// The start of the segment, of segments with so many bytes. A name may say anything:
+    /// The start of the segment, of segments with this many bytes. A name may say anything:
     /// [`Lsn::MAX`] where that is out of range.
     pub fn begin(&self, segment_bytes: u64) -> Lsn {
         let (high, low) = self.place;
         Lsn(u64::from(high) << 32).saturating_add(u64::from(low).saturating_mul(segment_bytes))
     }
 
-    /// The segment after this one, where there are so many in one of the upper part.
+    /// The segment after this one, where there are this many in one of the upper part.
     pub fn next_place(&self, segments_per_part: u32) -> (u32, u32) {
         let (high, low) = self.place;
         match low.checked_add(1).filter(|next| *next < segments_per_part) {

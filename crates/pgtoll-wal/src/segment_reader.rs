@@ -361,7 +361,7 @@ impl<C: Collect> Reading<'_, '_, C> {
         if self.of.is_past {
             return Ok(());
         }
-        // What is wrong behind the last record is for whoever reads that segment.
+        // What is wrong behind the last record is for the one who reads that segment.
         fed.or_else(|error| match error.at() {
             Some(at) if at >= segment_end && self.is_whole() => Ok(()),
             _ => Err(error),
@@ -369,7 +369,7 @@ impl<C: Collect> Reading<'_, '_, C> {
     }
 
     /// Why an error ends the reading. Pages of the segment that stand where they should behind it
-    /// show that the WAL goes on.
+    /// show that the WAL continues.
     fn stop(
         &self,
         number: usize,
@@ -415,7 +415,7 @@ fn fill(input: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// How an error ends the WAL: by itself, unless it goes on.
+/// How an error ends the WAL: by itself, unless it continues.
 pub(crate) fn end_by_error(path: &Path, error: WalError, goes_on: Option<Lsn>) -> End {
     match goes_on {
         Some(goes_on) => End::Damaged { path: path.to_owned(), error, goes_on },

@@ -90,7 +90,7 @@ pub struct StreamProgress {
 
 /// Follows a stream, and decides when it ends.
 pub trait StreamWatch<C> {
-    /// Whether it goes on: asked after each message, and several times a second while none comes.
+    /// Whether it continues: asked after each message, and several times a second while none comes.
     fn goes_on(&mut self, progress: &StreamProgress) -> ControlFlow<()>;
 
     /// Whether [`look`](Self::look) should be shown what was read until now.
@@ -198,7 +198,7 @@ impl<C: Collect> Reading<'_, C> {
             sender.streaming.close();
             let why = match &end {
                 Ok(stopped @ End::ServerStopped(_)) => stopped.to_string(),
-                // It is gone whoever asks.
+                // It is gone the one who asks.
                 Err(ServerError::Replication(Error::WalRemoved { .. })) => return (end, resumed),
                 Err(ServerError::Replication(error)) => error.to_string(),
                 _ => return (end, resumed),

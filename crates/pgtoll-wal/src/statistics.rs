@@ -42,7 +42,7 @@ struct MapImages {
 }
 
 const TYPES: usize = 256 * 16;
-/// The block of a `XLOG_HASH_SQUEEZE_PAGE` that is freed: it is made anew before it is logged, and so
+/// The block of a `XLOG_HASH_SQUEEZE_PAGE` that is freed: it is initialized again before it is logged, and so
 /// has no LSN that could tell that it has its image already (`_hash_freeovflpage` in `hashovfl.c`).
 const FREED_PAGE: u8 = 2;
 
@@ -242,7 +242,7 @@ mod tests {
 
     use super::*;
 
-    /// An image of a page of this fork in this database, with so many bytes and the rest a hole.
+    /// An image of a page of this fork in this database, with this many bytes and the rest a hole.
     fn add(to: &mut WalStatistics, kind: RecordType, database: u32, fork: ForkNumber, bytes: u16) {
         let page = u16::try_from(PAGE_BYTES).unwrap();
         let (hole_offset, hole_bytes) = if bytes < page { (24, page - bytes) } else { (0, 0) };

@@ -34,7 +34,7 @@ impl<C> fmt::Debug for New<C> {
     }
 }
 
-/// A segment is told apart from others by its first bytes, which have to come together.
+/// A segment is distinguished from others by its first bytes, which have to come together.
 const BEGIN: usize = 64;
 /// How much is collected before it is added to the rest.
 const APPENDED: u64 = 16 << 20;

@@ -119,7 +119,7 @@ pub enum Error {
     #[error("server did not answer within the connection time-out")]
     ConnectTimeout,
 
-    /// The connection was established, then the system refused to go on.
+    /// The connection was established, then the system refused to continue.
     #[error("could not {action}")]
     Io {
         /// The attempted action: verb and object.

@@ -23,7 +23,7 @@ pub fn masked(text: &str) -> Cow<'_, str> {
     Cow::Owned(lines.concat())
 }
 
-/// Finds the next secret from a place on: its range, which may be empty, and the place to go on
+/// Finds the next secret from a place on: its range, which may be empty, and the place to continue
 /// from.
 type Find = fn(&str, usize) -> Option<(Range<usize>, usize)>;
 

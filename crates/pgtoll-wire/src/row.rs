@@ -61,7 +61,7 @@ impl Row {
         })
     }
 
-    /// How much memory the row takes, roughly, that came as so many bytes.
+    /// How much memory the row takes, roughly, that came as this many bytes.
     pub(crate) fn bytes(&self, sent: usize) -> usize {
         sent + self.values.len() * VALUE_BYTES + ROW_BYTES
     }

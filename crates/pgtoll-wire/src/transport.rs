@@ -287,7 +287,7 @@ const OTHER_BYTES_MAX: usize = 64 * 1024;
 const PARAMETER_DESCRIPTION_TAG: u8 = b't';
 
 /// Messages that the server sent on its own since the last question: it is passed over, so that
-/// without a limit a server could go on for ever.
+/// without a limit a server could continue for ever.
 #[derive(Debug, Default)]
 struct Unasked {
     messages: u32,
@@ -301,7 +301,7 @@ impl Unasked {
             | NOTIFICATION_RESPONSE_TAG
             | PARAMETER_STATUS_TAG
             | ERROR_RESPONSE_TAG => {}
-            // A stream of WAL goes on for days without a question.
+            // A stream of WAL continues for days without a question.
             COPY_DATA_TAG => {
                 *self = Self::default();
                 return Ok(());
@@ -329,7 +329,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads a stream through an inbox, so many bytes at a time: its frames, and whether it ended
+    /// Reads a stream through an inbox, this many bytes at a time: its frames, and whether it ended
     /// in an error.
     fn frames(stream: &[u8], chunks: &[usize]) -> (Vec<Vec<u8>>, bool) {
         let mut inbox = Inbox::new();

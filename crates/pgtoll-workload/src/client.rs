@@ -71,7 +71,7 @@ pub(crate) struct SharedProgress {
 }
 
 impl SharedProgress {
-    /// So many transactions begin without asking: the first of each client in a closed loop.
+    /// This many transactions begin without asking: the first of each client in a closed loop.
     pub(crate) fn after(begun: usize) -> Self {
         Self { failed: AtomicBool::new(false), begun: AtomicU64::new(begun as u64) }
     }

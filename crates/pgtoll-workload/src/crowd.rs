@@ -50,7 +50,7 @@ impl Crowd {
     }
 
     /// Lets all clients begin at once and waits for all of them. With a rate, transactions of all
-    /// clients together begin at random times, so many a second on average (open loop). A single
+    /// clients together begin at random times, this many a second on average (open loop). A single
     /// client works on the caller's thread.
     ///
     /// When a client fails, the others end after the transaction that they are in.

@@ -49,7 +49,7 @@ pub(crate) enum ProgramStep {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Bound {
     Constant(i64),
-    /// So many for each unit of a variable.
+    /// This many for each unit of a variable.
     Scaled(i64, Slot),
 }
 

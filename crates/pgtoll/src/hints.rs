@@ -72,7 +72,7 @@ fn hint_of<T: Hint>(error: &(dyn Error + 'static)) -> Option<String> {
 /// The hint of the first error in the chain that has one.
 pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
     error.chain().find_map(|cause| {
-        // What a reader failed with stands in its error, and is no cause of that.
+        // What a reader failed with is in its error, and is no cause of that.
         let of_reader = || cause.downcast_ref::<std::io::Error>().and_then(hint_of_reader);
         hint_of_cause(cause).or_else(of_reader)
     })

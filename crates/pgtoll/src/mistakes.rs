@@ -28,7 +28,7 @@ impl std::fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
-/// An experiment's file that cannot be used: its mistakes are told one after the other.
+/// An experiment's file that cannot be used: its mistakes are reported one after the other.
 #[derive(Debug)]
 pub(crate) struct BadExperiment {
     file: String,

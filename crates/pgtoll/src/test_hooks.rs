@@ -18,7 +18,7 @@ pub(crate) fn panic_if_told(event: Progress<'_>) {
 /// a test can look at what it has done by then, or kill it there.
 pub(crate) fn pause_if_told(point: &str) {
     if cfg!(debug_assertions) && std::env::var("PGTOLL_TEST_PAUSE_AT").is_ok_and(|at| at == point) {
-        // It is only for tests, which would see that the process goes on.
+        // It is only for tests, which would see that the process continues.
         let _ = raise(Signal::SIGSTOP);
     }
 }

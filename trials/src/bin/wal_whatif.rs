@@ -1,4 +1,4 @@
-//! Replays WAL under so many settings, for timing: `wal_whatif SETTINGS THREADS PATH…`.
+//! Replays WAL under this many settings, for timing: `wal_whatif SETTINGS THREADS PATH…`.
 
 use std::fmt::Write as _;
 use std::ops::ControlFlow;

@@ -176,7 +176,7 @@ impl<'a> Crew<'a> {
         let sync = |to_sync: Arc<Mutex<Receiver<ToSync>>>, events: Sender<Outcome>| {
             let _ended = StopOnPanic(&stop);
             while let (Some(journal), Some(item)) = (journal, next_to_sync(&to_sync)) {
-                // Writers that wait for room have to go on.
+                // Writers that wait for room have to continue.
                 if stop.load(Ordering::Relaxed) {
                     continue;
                 }
@@ -511,7 +511,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Syncs go on beside the writes, and are shown when those are done.
+    /// Syncs continue beside the writes, and are shown when those are done.
     fn so_far(&self) -> EnableProgress {
         let all = self.all;
         let threads = self.threads;

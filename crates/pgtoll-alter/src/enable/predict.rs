@@ -62,7 +62,7 @@ pub fn predict(files: &[RelationFile], control: &ControlFile) -> Result<Predicti
 }
 
 impl Prediction {
-    /// Seconds for so many bytes, at least and at most: the disk writes while the next pages are
+    /// Seconds for this many bytes, at least and at most: the disk writes while the next pages are
     /// read, or afterwards.
     pub fn seconds(&self, bytes: u64, jobs: usize, sync: bool) -> (f64, f64) {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);

@@ -10,7 +10,7 @@ use super::refusal::BlockRefusal;
 /// The pages of blocks, or why there is none.
 pub(super) type FetchedPages = HashMap<(RelationFork, u32), Result<Vec<u8>, BlockRefusal>>;
 
-/// Pages that a server made anew.
+/// Pages that a server made again.
 #[derive(Clone, Debug)]
 pub struct RebuiltPages {
     pub(super) pages: FetchedPages,

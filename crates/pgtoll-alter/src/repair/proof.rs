@@ -519,7 +519,7 @@ mod tests {
         check(&torn, &page(900, 0, 1), &gap, &SOURCE, Refused, "no WAL from");
     }
 
-    /// A sequence's page with so many values that are logged and not handed out.
+    /// A sequence's page with this many values that are logged and not handed out.
     fn sequence(lsn: u64, unlogged: i64) -> Vec<u8> {
         let mut page = page(lsn, 0, 0);
         let special = 8184_u16;

@@ -42,7 +42,7 @@ pub struct RedoPlan {
     data: PathBuf,
 }
 
-/// A block, and where the records are that make it anew.
+/// A block, and where the records are that make it again.
 #[derive(Clone, Debug)]
 struct PlannedBlock {
     of: (RelationFork, u32),
@@ -53,7 +53,7 @@ struct PlannedBlock {
 pub type Rebuild<'a> = &'a mut dyn FnMut(&RedoPlan) -> Result<RebuiltPages, RedoRefusal>;
 
 impl RedoPlan {
-    /// How the WAL makes these blocks anew; `None`: it has no image of any of them. An error: it cannot
+    /// How the WAL makes these blocks again; `None`: it has no image of any of them. An error: it cannot
     /// be said to a server.
     pub(super) fn new(
         data: &DataDirectory,

@@ -207,7 +207,7 @@ pub type NotWritten = Vec<(usize, BlockRefusal)>;
 
 impl RepairUndo {
     /// Writes the pages while the server runs, each once it was found as it was when the plan was made
-    /// and the server refuses it still. `done` is told of each that the server accepts now.
+    /// and the server refuses it still. `done` is notified of each that the server accepts now.
     ///
     /// A process of root becomes the directory's owner for good.
     pub fn apply_running(
@@ -267,7 +267,7 @@ impl Known {
     }
 
     /// Locks against truncation, new files and VACUUM. They keep no reader and no writer out, and no
-    /// standby is told of them.
+    /// standby is notified of them.
     fn locks(&self) -> String {
         let lock = if self.parent_kind == "r" {
             format!("LOCK TABLE ONLY {} IN SHARE UPDATE EXCLUSIVE MODE;", self.parent)

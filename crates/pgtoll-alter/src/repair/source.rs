@@ -188,7 +188,7 @@ impl PageSource {
         })
     }
 
-    /// Pages that were made anew from the cluster's own WAL: of its own past.
+    /// Pages that were made again from the cluster's own WAL: of its own past.
     pub(super) fn of_redo(rebuilt: RebuiltPages) -> Self {
         Self {
             pages: SourcePages::Fetched(rebuilt.pages),

@@ -68,7 +68,7 @@ impl Standby {
         self.timeline
     }
 
-    /// Waits until it has replayed the WAL up to `end`, as long as it goes on; how far it has come.
+    /// Waits until it has replayed the WAL up to `end`, as long as it continues; how far it has come.
     #[expect(
         clippy::disallowed_methods,
         reason = "no released server reports that it has replayed up to a place"
@@ -210,7 +210,7 @@ fn foreign(row: &Row, target: &DataDirectory) -> Result<Option<SourceRefusal>, E
     Ok((row.text("checksums")? != "on").then_some(SourceRefusal::NoChecksums))
 }
 
-/// How long a standby that goes on is waited for.
+/// How long a standby that continues is waited for.
 const CATCH_UP: Duration = Duration::from_secs(10);
 const CATCH_UP_STEP: Duration = Duration::from_millis(20);
 

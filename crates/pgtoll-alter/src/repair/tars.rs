@@ -22,7 +22,7 @@ struct TarContents {
     pages: FetchedPages,
 }
 
-/// A block that is wanted, and where it stands in its file, in bytes.
+/// A block that is wanted, and where it is in its file, in bytes.
 type WantedBlock = (u64, RelationFork, u32);
 
 /// The tars of the backup at this path: a tar itself, or a directory with a `base.tar`, packed or not,
@@ -168,7 +168,7 @@ fn read_blocks<R: Read>(
     Ok(())
 }
 
-/// Up to so many bytes of the member.
+/// Up to this many bytes of the member.
 fn take<R: Read>(stream: &mut TarStream<R>, most: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; most];
     let mut filled = 0;

@@ -43,7 +43,7 @@ pub enum NetworkCut {
 const READY: &str = "ready";
 /// The bytes of other output of a shell or `ip`.
 const LOG_BYTES: u64 = 4096;
-/// Has the rights over all that is made in them.
+/// Options that give the root of a new user namespace, with the rights over the network made in it.
 const AS_ROOT: [&str; 3] = ["--user", "--map-root-user", "--net"];
 /// Keeps the rights over the new namespaces, which exist for their user only.
 const OWN_NAMESPACES: [&str; 4] = ["--user", "--map-current-user", "--keep-caps", "--net"];

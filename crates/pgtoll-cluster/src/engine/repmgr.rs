@@ -34,7 +34,7 @@ pub struct RepmgrSettings {
     pub promotes_by_pg_ctl: bool,
     /// A command line that promotes this node.
     pub promote_command: String,
-    /// A command line that is told of events; `%n`, `%e` and `%s` are node, event and success.
+    /// A command line that is notified of events; `%n`, `%e` and `%s` are node, event and success.
     pub event_notification_command: String,
 }
 

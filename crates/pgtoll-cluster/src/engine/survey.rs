@@ -124,7 +124,7 @@ pub fn apt_line(packages: &[String]) -> Option<String> {
     ))
 }
 
-/// Installs these packages, as root. It goes on when pgtoll is ended: half an installation helps nobody.
+/// Installs these packages, as root. It continues when pgtoll is ended: half an installation helps nobody.
 pub fn apt_install(packages: &[String]) -> Result<UserCommandEnd, ClusterError> {
     let missing = || ClusterError::NoEngine {
         program: "apt-get",

@@ -193,7 +193,7 @@ impl StopMode {
 pub enum ProgramSignal {
     /// Freezes it (SIGSTOP): it uses no CPU until it continues.
     Stop,
-    /// Lets it go on (SIGCONT).
+    /// Lets it continue (SIGCONT).
     Continue,
     /// Asks it to end as Ctrl-C would (SIGINT).
     Interrupt,
@@ -214,7 +214,7 @@ impl ProgramSignal {
         }
     }
 
-    /// A frozen program would not hear it before it goes on.
+    /// A frozen program would not hear it before it continues.
     pub(super) fn wakes(self) -> bool {
         matches!(self, Self::Interrupt | Self::Terminate)
     }

@@ -33,7 +33,7 @@ use crate::{ClusterError, Guard};
 /// The purpose of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VolumeKind {
-    /// It holds so many bytes and no more: a file system in memory (tmpfs).
+    /// It holds this many bytes and no more: a file system in memory (tmpfs).
     Limited {
         /// Its size.
         bytes: u64,
@@ -224,7 +224,7 @@ impl Volume {
         run_tool("fsfreeze", &["-f", &self.mounted.to_string_lossy()])
     }
 
-    /// Lets writes go on.
+    /// Lets writes continue.
     pub fn thaw(&self) -> Result<(), ClusterError> {
         run_tool("fsfreeze", &["-u", &self.mounted.to_string_lossy()])
     }

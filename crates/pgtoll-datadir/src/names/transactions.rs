@@ -66,7 +66,7 @@ impl Transactions for TransactionFiles {
     fn updater(&mut self, multixact: u32) -> Option<u32> {
         let first = self.first_member(multixact)?;
         let next = self.first_member(multixact.wrapping_add(1)).unwrap_or(self.next_offset);
-        // Numbers of members begin anew at 2^32 where they have 4 bytes; no server that pgtoll
+        // Numbers of members begin again at 2^32 where they have 4 bytes; no server that pgtoll
         // knows of has come that far in the other case.
         let end = if next < first { first + MEMBERS_MAX } else { next };
         (first..end.min(first + MEMBERS_MAX)).find_map(|offset| {

@@ -20,7 +20,7 @@ pub(crate) enum Placement {
     History(String),
     /// It belongs to the server that made the backup.
     LeftOut,
-    /// No server's backup has it, or it cannot be unpacked.
+    /// A member that no backup of a server has, or that cannot be unpacked.
     Refused {
         /// Why, behind its name.
         reason: &'static str,

@@ -165,7 +165,7 @@ pub struct LogFields {
     pub time: bool,
     /// The time has milliseconds.
     pub milliseconds: bool,
-    /// Sessions are told apart, by `%c`, or by `%p`.
+    /// Sessions are distinguished, by `%c`, or by `%p`.
     pub session: bool,
     /// Role and database of each entry.
     pub user_and_database: bool,

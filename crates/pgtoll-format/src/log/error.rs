@@ -1,6 +1,6 @@
 //! Errors of reading a log.
 
-/// A place of a log that cannot be read. The reader goes on behind it.
+/// A place of a log that cannot be read. The reader continues after it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogError {

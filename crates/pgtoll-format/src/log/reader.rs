@@ -100,7 +100,7 @@ impl LogReader {
         self.foreign_lines
     }
 
-    /// The next entry; `None` until more bytes are pushed, or at the end. Behind an error it goes on with
+    /// The next entry; `None` until more bytes are pushed, or at the end. Behind an error it continues with
     /// the next line.
     pub fn next_entry(&mut self) -> Option<Result<LogEntry<'_>, LogError>> {
         let record = match self.take_record()? {

@@ -22,7 +22,7 @@ impl Record<'_> {
         Some((u32_at(data, 0)?, &path[..end]))
     }
 
-    /// The header with which it is `XLOG/NOOP`: replay does nothing, and goes on behind it.
+    /// The header with which it is `XLOG/NOOP`: replay does nothing, and continues after it.
     pub fn neutral_header(&self) -> [u8; RECORD_HEADER] {
         let mut header = [0; RECORD_HEADER];
         header.copy_from_slice(&self.bytes[..RECORD_HEADER]);

@@ -85,7 +85,7 @@ pub struct BlockReference {
     pub fork: ForkNumber,
     /// The number of the block in the fork.
     pub block: BlockNumber,
-    /// Replay makes the page anew.
+    /// Replay initializes the page.
     pub will_init: bool,
     /// Its image.
     pub image: Option<Image>,

@@ -59,7 +59,7 @@ pub const XLOG_XACT_OPMASK: u8 = 0x70;
 pub const XLOG_HEAP_OPMASK: u8 = 0x70;
 /// Those that are the operation of a record of BRIN; the other one is a flag (`brin_xlog.h`).
 pub const XLOG_BRIN_OPMASK: u8 = 0x70;
-/// Replay makes the heap page anew (`heapam_xlog.h`).
+/// Replay initializes the heap page (`heapam_xlog.h`).
 pub const XLOG_HEAP_INIT_PAGE: u8 = 0x80;
 
 /// Makes constants of the table: of each manager its number, of each type a [`RecordType`]; and

@@ -77,7 +77,7 @@ const PARTS: [(&str, Part); 6] = [
 /// How many parts there are.
 pub const BALANCE_PARTS: usize = PARTS.len();
 
-/// Builds a primary and two standbys behind Pgpool-II, and does all parts. `on_part` is told of the record
+/// Builds a primary and two standbys behind Pgpool-II, and does all parts. `on_part` is notified of the record
 /// and the part's name after each. What was done until an error or a signal is in the record; an error
 /// where nothing was begun is one of this function.
 pub fn balance(

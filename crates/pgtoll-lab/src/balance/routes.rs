@@ -168,7 +168,7 @@ const KINDS: [Kind; 32] = [
     ("COPY FROM", Primary, Psql, &["COPY written (note) FROM STDIN"]),
 ];
 
-/// Tries each kind in so many sessions: which standby a session reads from is chosen when it begins.
+/// Tries each kind in this many sessions: which standby a session reads from is chosen when it begins.
 pub(super) fn routes(
     context: &mut BalanceContext<'_>,
     record: &mut BalanceRecord,

@@ -204,7 +204,7 @@ impl StepLog {
     }
 }
 
-/// Tells errors that a server answered with, after which the session goes on, from others.
+/// Tells errors that a server answered with, after which the session continues, from others.
 fn answer_of<T>(
     session: &'static str,
     result: Result<T, pgtoll_wire::Error>,

@@ -150,7 +150,7 @@ const STEPS: [Step; 11] = [
     ),
 ];
 
-/// Builds a bridge and does all steps. `on_step` is told of the record after each. What was done until
+/// Builds a bridge and does all steps. `on_step` is notified of the record after each. What was done until
 /// an error or a signal is in the record; an error where nothing was begun is one of this function.
 pub fn bridge(
     site: BridgeSite<'_>,

@@ -100,7 +100,7 @@ impl ExchangeError {
     }
 }
 
-/// Runs all cases, in orders that balance what changes over time. `on_case` is told of each when it
+/// Runs all cases, in orders that balance what changes over time. `on_case` is notified of each when it
 /// is done, with how many there are. What was done until an error or a signal is in the record.
 pub fn exchange(
     plan: &ExchangePlan,

@@ -38,7 +38,7 @@ pub(super) fn patience_s(case: FailoverCase) -> u64 {
         FailoverEngine::Repmgr => repmgr_patience_s(case.fault, case.detector),
         // Nobody comes within this time.
         FailoverEngine::None => 5,
-        // The lock's time begins anew with each loop; a loop later it is seen to be over.
+        // The lock's time begins again with each loop; a loop later it is seen to be over.
         FailoverEngine::Patroni => {
             let times = PatroniTimes::from_detector(case.detector);
             u64::from(times.ttl_s + times.loop_wait_s + 2)

@@ -28,7 +28,7 @@ pub(super) const BESIDE_PRIMARY: &str = "beside-primary";
 pub(super) struct FaultAction {
     fault: FailoverFault,
     pub(super) site: FaultSite,
-    /// A frozen disk goes on, a cut link is healed, and an administrator comes, after this time.
+    /// A frozen disk continues, a cut link is healed, and an administrator comes, after this time.
     pub(super) limit: Duration,
     pub(super) interrupt: Interrupt,
     /// When what was done.
@@ -47,7 +47,7 @@ pub(super) struct FaultTimes {
     pub(super) ended_old_primary_by_hand: bool,
 }
 
-/// A frozen primary goes on when its successor has served clients for this long.
+/// A frozen primary continues when its successor has served clients for this long.
 const THAW_AFTER: Duration = Duration::from_secs(1);
 
 impl FaultAction {
@@ -385,7 +385,7 @@ impl FaultAction {
     }
 }
 
-/// A frozen disk, which goes on when this is dropped.
+/// A frozen disk, which continues when this is dropped.
 struct FrozenVolume<'a>(Option<&'a Volume>);
 
 impl<'a> FrozenVolume<'a> {

@@ -233,7 +233,7 @@ impl FailoverPlan {
     /// How long transactions fall due.
     fn judged(&self, case: FailoverCase) -> Duration {
         if case.fault == FailoverFault::Partition {
-            // The load goes on until it is over.
+            // The load continues until it is over.
             return self.lead + look_interval(case);
         }
         let is_longest = case.fault == FailoverFault::IoFreeze
@@ -262,7 +262,7 @@ fn notice_limit(case: FailoverCase) -> Duration {
     Duration::from_secs(patience_s(case))
 }
 
-/// A frozen disk goes on when the engine had so much longer than it may need.
+/// A frozen disk continues when the engine had so much longer than it may need.
 const THAWED_AFTER_LIMIT: Duration = Duration::from_secs(5);
 
 /// Starting, rewinding, verifying and removing the servers of a run, and what a partition lasts longer.

@@ -15,7 +15,7 @@ use super::shared::{JudgeState, nanoseconds};
 const DISTANCE: Duration = Duration::from_millis(25);
 /// A reader looks at most so often.
 const LOOK: Duration = Duration::from_micros(500);
-/// So many of the latest pairs are looked at; earlier ones are complete, or lost.
+/// This many of the latest pairs are looked at; earlier ones are complete, or lost.
 const WINDOW: u64 = 8;
 
 /// Pairs of which only one half was seen at some time: which one it was first.

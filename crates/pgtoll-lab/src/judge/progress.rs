@@ -24,5 +24,5 @@ pub enum JudgeProgress<'a> {
     },
 }
 
-/// Takes what is told of a run's progress.
+/// Takes the reports of a run's progress.
 pub(crate) type OnProgress<'a> = dyn FnMut(JudgeProgress<'_>) + 'a;

@@ -123,7 +123,7 @@ impl JudgeState {
         }
     }
 
-    /// Why the run cannot go on: no journal can be written.
+    /// Why the run cannot continue: no journal can be written.
     pub(crate) fn fail(&self, error: FileError) {
         locked(&self.log).failure.get_or_insert(error);
         self.stop.set();

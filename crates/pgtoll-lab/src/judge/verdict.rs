@@ -185,7 +185,7 @@ where
     }
 }
 
-/// So many of each set are named.
+/// This many of each set are named.
 const EXAMPLES: usize = 20;
 
 fn add(set: &mut IdSet, example: TransactionExample) {

@@ -86,7 +86,7 @@ impl WatchError {
 /// The event that just happened.
 #[derive(Clone, Copy, Debug)]
 pub enum DamageWatchProgress<'a> {
-    /// The watch began; so many failures had been counted before.
+    /// The watch began; this many failures had been counted before.
     Began(u64),
     /// The primary does not answer.
     Silent(&'a str),

@@ -306,7 +306,7 @@ fn a(kind: &str) -> String {
     }
 }
 
-/// As it goes on after a verb.
+/// As it continues after a verb.
 fn first_sentence(text: &str) -> String {
     let text = text.split(['.', ':', ';', '\n']).next().unwrap_or(text);
     let mut letters = text.chars();

@@ -341,7 +341,7 @@ fn of_toml(error: &toml::de::Error) -> Fault {
     Fault { span: error.span().unwrap_or(0..0), message, hint: None }
 }
 
-/// The table without the keys that nobody knows.
+/// The table without the keys that are unknown.
 fn without<'i>(
     mut table: Spanned<DeTable<'i>>,
     unknown: &[(KeyPath, String)],
@@ -475,7 +475,7 @@ pub enum ExperimentError {
 impl ExperimentError {
     fn new(mut faults: Vec<Fault>, text: &str) -> Self {
         faults.sort_by_key(|fault| fault.span.start);
-        // A parser that goes on after an error stumbles over it again.
+        // A parser that continues after an error stumbles over it again.
         faults.dedup_by(|later, first| later.span == first.span && later.message == first.message);
         Self::Mistakes(faults.into_iter().map(|fault| fault.located(text)).collect())
     }

@@ -49,7 +49,7 @@ struct Fork {
     groups: usize,
 }
 
-/// Places are kept in a row for so many times the groups that there are, and so many more.
+/// Places are kept in a row for this many times the groups that there are, and this many more.
 const SPARSE: usize = 64;
 const FREE: usize = 1 << 12;
 

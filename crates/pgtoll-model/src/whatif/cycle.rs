@@ -9,7 +9,7 @@ use super::{BlockKey, Rule};
 /// Pages that a checkpoint cycle changed. Each counts once, records for hints (`FPI_FOR_HINT`) do not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CyclePages {
-    /// Changed by records that need an image after a checkpoint, or make the page anew.
+    /// Changed by records that need an image after a checkpoint, or initializes the page.
     pub changed: u64,
     /// First changed by a record that has its image in any case: it may have been written past shared
     /// buffers.

@@ -11,6 +11,6 @@
 //! outcome: [`WhatIfOutcome::freeze_bytes`](super::WhatIfOutcome).
 
 /// A hint and the freeze that follows it are of one visit of `VACUUM`, which holds the page's lock
-/// from one to the other: only other sessions' records are between them, and at most so many. A hint
+/// from one to the other: only other sessions' records are between them, and at most this many. A hint
 /// further back was a reader's, and the freeze has another reason.
 pub const FREEZE_WITHIN: usize = 64;

@@ -36,7 +36,7 @@ impl Gains {
         }
     }
 
-    /// All simulations have so many bytes more.
+    /// All simulations have this many bytes more.
     pub(super) fn add_to_all(&mut self, bytes: u64) {
         self.all += bytes;
     }
@@ -95,7 +95,7 @@ pub(super) struct Gained {
 }
 
 impl Stretch<'_> {
-    /// Their record begins with so many bytes, of which these are of images.
+    /// Their record begins with this many bytes, of which these are of images.
     pub(super) fn begin(&mut self, bytes: i32, images: u32, image_bytes: u32) {
         self.lengths.fill(bytes);
         if images > 0 {

@@ -68,7 +68,7 @@ const EMPTY_PAGE: u16 = 5 + 24;
 /// An image of a page without a hole.
 const FULL_PAGE: u16 = 5 + 8192;
 
-/// The image of a page that was made anew.
+/// The image of a page that was made again.
 pub(super) fn empty_page() -> ImageLengths {
     let mut image = [0; ImageCompression::COUNT];
     image[UNCOMPRESSED] = EMPTY_PAGE;

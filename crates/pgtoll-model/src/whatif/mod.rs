@@ -54,7 +54,7 @@ pub enum Rule {
     /// The same by a reader (since 19). It does not add images where hints are logged: in the prediction
     /// trial servers that log them have images for the hints on such pages, and none for the marks.
     MarkedByReader,
-    /// The page is made anew: it never needs one.
+    /// The page is initialized again: it never needs one.
     Init,
     /// It has an image whatever the settings.
     Always,
@@ -97,7 +97,7 @@ pub struct WhatIf {
 }
 
 impl WhatIf {
-    /// Nothing was fed yet. Each checkpoint writes so many bytes itself.
+    /// Nothing was fed yet. Each checkpoint writes this many bytes itself.
     pub fn new(geometry: Geometry, own_bytes: u64, settings: &[Settings]) -> Self {
         Self {
             simulations: Simulations::new(geometry, own_bytes, settings),

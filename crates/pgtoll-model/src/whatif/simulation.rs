@@ -215,7 +215,7 @@ impl CheckpointSimulation {
         self.position = self.position.next_multiple_of(self.usable);
     }
 
-    /// So many bytes more, and something is to be decided.
+    /// This many bytes more, and something is to be decided.
     pub(super) fn slack(&self, work: u64) -> u64 {
         let to_due = match self.request {
             Request::None => self.due.saturating_sub(self.position),

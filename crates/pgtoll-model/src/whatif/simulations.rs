@@ -32,7 +32,7 @@ pub(super) struct Simulations {
     gains: Gains,
     /// Bytes that are the same for all, and that no position has yet.
     pending: u64,
-    /// So many bytes more, and some settings' checkpoint is due.
+    /// This many bytes more, and some settings' checkpoint is due.
     slack: u64,
     /// Bytes of records without images that depend on checkpoints: the same for all settings, and so
     /// the clock of what is delayed by time.

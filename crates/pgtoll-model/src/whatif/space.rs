@@ -68,7 +68,7 @@ pub fn checkpoint_segments(max_wal_size: u64, segment_bytes: u64, completion_tar
     ((segments as f64 / (1.0 + completion_target.clamp(0.0, 1.0))) as u64).max(1)
 }
 
-/// The smallest `max_wal_size` that servers take (two segments at least) with so many segments from one checkpoint to the next.
+/// The smallest `max_wal_size` that servers take (two segments at least) with this many segments from one checkpoint to the next.
 pub fn max_wal_size_for(segments: u64, segment_bytes: u64, completion_target: f64) -> u64 {
     let megabyte = 1 << 20;
     let megabytes = (segment_bytes / megabyte).max(1);

@@ -2,7 +2,7 @@
 //! hints that readers set on it are not logged. Under settings with checkpoints nearer to each other
 //! they would be.
 //!
-//! How often readers come who find a row without a hint is told by the hints that are logged: so many,
+//! How often readers come who find a row without a hint is told by the hints that are logged: this many,
 //! by the pages where one would have been logged, and the work done meanwhile. At that rate, which is
 //! the relation's own, they are taken to come to its other pages too, at random. Visits of those who
 //! change the page right after are no readers', and leave a trace in any case. Times are counted in

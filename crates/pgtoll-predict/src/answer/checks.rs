@@ -68,7 +68,7 @@ fn own_settings_error(wal: &WatchedWal) -> Option<f64> {
 }
 
 /// Returns the cost of hints, by the pages that were written and the records that are there without hints, beside
-/// what is really in the WAL. Statements do not help: a SELECT's images are not told apart here. Nor
+/// what is really in the WAL. Statements do not help: a SELECT's images are not distinguished here. Nor
 /// do censuses: a hint's image has moved the page's LSN. An image takes `image_bytes`, as in the
 /// prediction for a server without hints: those that are there without hints may be of other pages.
 fn blind(windows: &[WatchWindow], wal: &WatchedWal, image_bytes: Bounded) -> Option<BlindCheck> {

@@ -253,7 +253,7 @@ impl WatchDigest {
         counted
     }
 
-    /// The part of the range that has no relation to any estimate, in images of so many bytes a
+    /// The part of the range that has no relation to any estimate, in images of this many bytes a
     /// second.
     fn floor(&self, bytes: Bounded) -> Bounded {
         FLOOR.scaled(self.rates.wal_bytes_per_second / bytes.estimate.max(1.0))
@@ -302,7 +302,7 @@ fn with_unseen(found: Bounded, unseen: f64, most: f64) -> Bounded {
 /// them.
 #[derive(Clone, Copy, Debug)]
 enum CarriedVisible {
-    /// By the WAL so many pages were only marked in the cycle, these among them.
+    /// By the WAL this many pages were only marked in the cycle, these among them.
     Counted(u64),
     /// By the visibility map, of a sample.
     Sampled(CarriedMarks),
@@ -435,7 +435,7 @@ fn is_sure(census: &DirtyCensus) -> bool {
     census.low_unsure.saturating_mul(MOST_UNSURE) <= census.low
 }
 
-/// At most one in so many.
+/// At most one in this many.
 const MOST_UNSURE: u64 = 4;
 
 /// Evictions before each census, where their counter tells more than time does: sessions publish

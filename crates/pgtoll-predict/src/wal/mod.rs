@@ -1,7 +1,7 @@
 //! The server's WAL as one more source: streamed beside the watching into the what-if.
 //!
 //! One thread reads WAL by the replication protocol, without a slot and without confirming anything,
-//! and replays it under all settings that are asked about. The session that watches goes on as without
+//! and replays it under all settings that are asked about. The session that watches continues as without
 //! it; when it ends, so does the reading.
 
 mod interim;

@@ -153,7 +153,7 @@ fn refusal(error: ServerError, remedy: String) -> PredictError {
     }
 }
 
-/// Decides whether reading goes on, and follows what it costs.
+/// Decides whether reading continues, and follows what it costs.
 struct ReadingWatch<'a> {
     stop: &'a Stop,
     interrupt: &'a Interrupt,

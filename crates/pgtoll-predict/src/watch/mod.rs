@@ -282,7 +282,7 @@ impl Watcher {
         Ok(CounterLook { tables, ..look })
     }
 
-    /// Opens a window at a look, and goes on with the censuses that were taken while its checkpoint
+    /// Opens a window at a look, and continues with the censuses that were taken while its checkpoint
     /// ran.
     fn open(&mut self, begin: Glimpse, before_s: f64, is_cycle: bool) -> Result<(), PredictError> {
         let begun_s = begin.begun_s(before_s);

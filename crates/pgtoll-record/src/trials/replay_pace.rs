@@ -44,7 +44,7 @@ pub struct ReplayPaceHeader {
 pub enum ReplayPaceCase {
     /// Statements are sent when they are due: 16 clients of pgbench's TPC-B at a fixed rate.
     Timed,
-    /// So many sessions at a time: clients that read, at a fixed rate.
+    /// This many sessions at a time: clients that read, at a fixed rate.
     Sessions,
     /// As fast as possible: clients that read as fast as they can, beside pgbench's own rate.
     Full,

@@ -74,7 +74,7 @@ pub(crate) enum SessionState {
     Over,
 }
 
-/// Whether a session goes on.
+/// Whether a session continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// Since then its statement is at the server.
@@ -326,7 +326,7 @@ impl RunState {
         self.counted = now;
     }
 
-    /// Whether time alone lets somebody go on.
+    /// Whether time alone lets somebody continue.
     pub(crate) fn is_somebody_due(&self) -> bool {
         self.waiting_for_time > 0
     }

@@ -12,7 +12,7 @@ pub(super) fn raise_file_limit() {
     }
 }
 
-/// Whether the server has room for so many sessions at a time, before anything is changed.
+/// Whether the server has room for this many sessions at a time, before anything is changed.
 pub(super) fn check_connections(
     monitor: Option<&mut Connection>,
     sessions: u64,

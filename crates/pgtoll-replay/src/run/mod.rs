@@ -422,7 +422,7 @@ fn await_start(context: &SessionContext<'_>, session: u32, needs: &[u32]) -> boo
 
 const SHOW_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Waits until no session goes on, and reports how far it is.
+/// Waits until no session continues, and reports how far it is.
 fn await_end(
     context: &SessionContext<'_>,
     all: u64,

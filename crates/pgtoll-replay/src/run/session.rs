@@ -29,7 +29,7 @@ pub(crate) struct SessionTally {
     pub(crate) expected_errors: u64,
     pub(crate) unexpected_errors: u64,
     pub(crate) missing_errors: u64,
-    /// Transactions that were begun anew after a failure of serialization or a deadlock that the log does not
+    /// Transactions that were begun again after a failure of serialization or a deadlock that the log does not
     /// have.
     pub(crate) retried: u64,
     pub(crate) divergences: Vec<ReplayDivergence>,
@@ -159,11 +159,11 @@ impl Player<'_> {
     }
 
     fn end_early(&mut self, error: &Error) {
-        // Ctrl-C ends all sessions. The server would go on with their statements.
+        // Ctrl-C ends all sessions. The server would continue with their statements.
         if !matches!(error, Error::Interrupted) {
             self.tally.broken = Some(pgtoll_system::error_chain(error));
         } else if let Some(handle) = self.connection.cancel_handle() {
-            // A statement that goes on is not worth a report's loss.
+            // A statement that continues is not worth a report's loss.
             let _ = handle.cancel();
         }
     }
@@ -361,7 +361,7 @@ impl Player<'_> {
     }
 }
 
-/// Serialization failure and deadlock: what clients begin anew after.
+/// Serialization failure and deadlock: what clients begin again after.
 fn is_retried(code: &str) -> bool {
     ["40001", "40P01"].contains(&code)
 }

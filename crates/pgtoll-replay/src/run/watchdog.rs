@@ -1,5 +1,5 @@
-//! Sees to it that a replay goes on: finds circles of waits, in which a session waits for another one's
-//! statement that waits, at the server or here, for the first one; and finds that nobody goes on at all.
+//! Sees to it that a replay continues: finds circles of waits, in which a session waits for another one's
+//! statement that waits, at the server or here, for the first one; and finds that nobody continues at all.
 //! Then one of the sessions is let go.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +31,7 @@ pub(crate) struct Breaks {
     pub(crate) first: Vec<OrderBreak>,
 }
 
-/// The statements at the server that wait for locks: each session, and those that have to go on before.
+/// The statements at the server that wait for locks: each session, and those that have to continue before.
 type ServerWaits = BTreeMap<u32, Vec<u32>>;
 
 /// Looks at a replay while it runs.
@@ -229,7 +229,7 @@ impl<'a> Watchdog<'a> {
 }
 
 impl Stillness {
-    /// Whether no session has made progress for the patience, and time alone lets none go on.
+    /// Whether no session has made progress for the patience, and time alone lets none continue.
     fn look(&mut self, state: &RunState, now: Instant) -> bool {
         if state.done_count != self.done || state.is_somebody_due() {
             (self.done, self.since) = (state.done_count, now);

@@ -210,7 +210,7 @@ fn select(tokens: &[SqlToken<'_>], effect: &mut Effect) {
     }
 }
 
-/// Advisory locks are taken like rows by their keys: whoever wants one waits at the server for whoever has
+/// Advisory locks are taken like rows by their keys: the one who wants one waits at the server for the one who has
 /// it, be that until a commit or until it is given back.
 fn advisory_locks(tokens: &[SqlToken<'_>]) -> impl Iterator<Item = RowTouch> {
     let is_lock = |token: &SqlToken<'_>| ADVISORY_LOCKS.iter().any(|name| token.is_word(name));

@@ -1,6 +1,6 @@
 //! Captures work from the protocol: a proxy between clients and their server that writes a plan.
 //!
-//! Bytes are passed on first and looked at afterwards. Whatever becomes of the capture, the connections go on.
+//! Bytes are passed on first and looked at afterwards. Whatever becomes of the capture, the connections continue.
 
 mod findings;
 mod observer;
@@ -52,7 +52,7 @@ pub struct CaptureProgress<'a> {
     pub connections: usize,
     /// Steps that were captured.
     pub steps: u64,
-    /// Why nothing is captured any more, once that is so. Connections go on.
+    /// Why nothing is captured any more, once that is so. Connections continue.
     pub lost: Option<&'a str>,
 }
 
@@ -303,7 +303,7 @@ pub fn examine_messages<'a>(pieces: impl IntoIterator<Item = (bool, &'a [u8])>) 
 /// How long a client waits for the server to be reached, unless the connection string says how long.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long statements go on after the signal.
+/// How long statements continue after the signal.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
 const SHOW_INTERVAL: Duration = Duration::from_millis(200);

@@ -46,7 +46,7 @@ fn read_message(from: &mut UnixStream) -> io::Result<(u8, Vec<u8>)> {
     Ok((tag, body))
 }
 
-/// A file that has room for so many bytes.
+/// A file that has room for this many bytes.
 #[derive(Clone, Default)]
 struct SmallFile {
     bytes: Arc<Mutex<Vec<u8>>>,

@@ -1,4 +1,4 @@
-//! Writes the plan while the capture goes on, in a thread of its own.
+//! Writes the plan while the capture continues, in a thread of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -38,7 +38,7 @@ pub(crate) struct CaptureState {
 }
 
 impl CaptureState {
-    /// From now on nothing is captured; connections go on.
+    /// From now on nothing is captured; connections continue.
     fn lose(&self, reason: String) {
         // The first reason counts.
         let _ = self.reason.set(reason);

@@ -209,7 +209,7 @@ fn of_courses(run: &Run, workload: &Workload, arm: &str) -> Vec<Flow> {
     flows.collect()
 }
 
-/// At most so many steps an arm; what is left out between two readings is in the next one.
+/// At most this many steps an arm; what is left out between two readings is in the next one.
 const STEPS: usize = 120;
 
 /// Readings grow from zero at the beginning of each round.

@@ -68,7 +68,7 @@ pub fn html_report(run: &Run, result: &RunResult) -> String {
     page(&title, &answer::heading(run, result), &main, words, &inert(result))
 }
 
-/// A part of a page: its name in the page, its title, and what stands in it.
+/// A part of a page: its name in the page, its title, and what is in it.
 pub(crate) type Section<'a> = (&'a str, &'a str, Markup);
 
 pub(crate) fn contents(sections: &[Section<'_>]) -> Markup {

@@ -172,7 +172,7 @@ fn row_marks(row: &ForestRow, scale: &Scale, layout: &Layout, top: f64) -> Marku
             @if scale.has(bound) {
                 path class={ "cap " (row.look.class()) } d={ "M" (n(x)) " " (n(y - 4.0)) "v8" } {}
             } @else {
-                // It goes on beyond the picture.
+                // It continues beyond the picture.
                 path class={ "cap " (row.look.class()) }
                     d={ "M" (n(x - 5.0 * out)) " " (n(y - 4.0)) "l" (n(5.0 * out)) " 4l"
                         (n(-5.0 * out)) " 4" } {}

@@ -140,7 +140,7 @@ impl Frame<'_> {
         html! { path class="boundary" d={ "M" (n(x)) " " (n(top)) "V" (n(bottom)) } {} }
     }
 
-    /// Lines over the whole height between so many columns, which are one unit of x wide each. Of very
+    /// Lines over the whole height between this many columns, which are one unit of x wide each. Of very
     /// many only some are drawn.
     pub(crate) fn boundaries(&self, columns: u32) -> Markup {
         let every = columns.div_ceil(BOUNDARIES).max(1);
@@ -155,7 +155,7 @@ impl Frame<'_> {
 /// More are nearer to each other than a reader can see.
 const BOUNDARIES: u32 = 300;
 
-/// So many points need not be small.
+/// This many points need not be small.
 const FEW: usize = 60;
 
 impl Frame<'_> {

@@ -115,7 +115,7 @@ pub(crate) fn text(x: f64, y: f64, class: &str, words: &str) -> Markup {
     html! { text x=(n(x)) y=(n(y)) class=(class) { (words) } }
 }
 
-/// At most so many characters as fit into `units`, with an ellipsis where some are left out.
+/// At most this many characters as fit into `units`, with an ellipsis where some are left out.
 /// Letters are counted a little wider than most are, since nothing may leave the picture.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "widths are small")]
 pub(crate) fn fitting(words: &str, units: f64) -> String {

@@ -31,7 +31,7 @@ pub(super) struct Images {
 pub(super) struct ImagesRead {
     /// The cluster's identifier.
     pub(super) system_identifier: u64,
-    /// The blocks that replay makes anew before it reads them, and where.
+    /// The blocks that replay makes again before it reads them, and where.
     pub(super) remade: FxHashMap<Block, Lsn>,
     /// The start and end of the WAL that was read; `None`: no record was found.
     pub(super) range: Option<(Lsn, Lsn)>,

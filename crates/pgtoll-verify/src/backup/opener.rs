@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Opens something that is read from its begin, such as an object in a store. Each call begins anew; an
+/// Opens something that is read from its begin, such as an object in a store. Each call begins again; an
 /// input that can be read once only answers a second call with an error.
 pub trait OpenInput: Debug + Send + Sync {
     /// The bytes from the first one on, as they are packed.

@@ -1,7 +1,7 @@
 //! Wrong pages of a base backup that its own WAL replaces.
 //!
 //! The server writes pages while they are copied, so that a copy may have the begin of one version
-//! and the end of another. Recovery replaces such a page: as long as a backup goes on, the first
+//! and the end of another. Recovery replaces such a page: as long as a backup continues, the first
 //! record that changes a page has an image of it. Only that image is an excuse; an LSN is none,
 //! since damage can have any.
 

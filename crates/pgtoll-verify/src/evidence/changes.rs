@@ -99,7 +99,7 @@ pub(super) struct Wanted<'a> {
     pub(super) forks: &'a FxHashSet<RelationFork>,
     /// Changes that are on the disk are kept.
     pub(super) horizon: Horizon,
-    /// So many blocks at most: the newest changes.
+    /// This many blocks at most: the newest changes.
     pub(super) most: usize,
 }
 

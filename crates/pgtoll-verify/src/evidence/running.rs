@@ -2,7 +2,7 @@
 //!
 //! A checkpoint is complete when all changes of records before its redo point are on the disk. So
 //! such a record's page must have its LSN, or a newer one, unless later WAL cut the file, made it
-//! anew or removed its database. A page of a B-tree or of a visibility map whose LSN is at or before
+//! again or removed its database. A page of a B-tree or of a visibility map whose LSN is at or before
 //! the redo point leads to nothing but blocks that were used before it: those are not zeros on the
 //! disk. What contradicts this is looked at again, with a fresh redo point and the WAL up to a
 //! place behind the look, and the server has to know the block.

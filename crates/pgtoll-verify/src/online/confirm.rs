@@ -12,7 +12,7 @@ use super::suspect::DiskBlocks;
 use crate::defect::{BlockFinding, Defect};
 use crate::maps::{self, MapRule};
 
-/// Those that say the same each time they are read, with the map read anew each time.
+/// Those that say the same each time they are read, with the map read again each time.
 pub(super) fn confirm(
     blocks: &DiskBlocks<'_>,
     rule: MapRule,

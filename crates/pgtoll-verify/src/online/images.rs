@@ -17,9 +17,9 @@ use crate::defect::Unsettled;
 #[derive(Clone, Debug)]
 pub struct ImagesInWal {
     /// The end of the last record that restores a block, whatever it was: by its image, or
-    /// because it makes the page anew.
+    /// because it initializes the page.
     pub last: HashMap<(RelationFork, u32), Lsn>,
-    /// Up to where the WAL was read.
+    /// The LSN up to which the WAL was read.
     pub to: Lsn,
     /// All of it is from a time when `full_page_writes` was on.
     pub full_page_writes: bool,

@@ -183,7 +183,7 @@ impl Watched {
     }
 }
 
-/// Watches what the scan finds, as long as it goes on. What comes while others are watched is
+/// Watches what the scan finds, as long as it continues. What comes while others are watched is
 /// watched together.
 pub(super) fn watch_all(
     blocks: &DiskBlocks<'_>,

@@ -75,7 +75,7 @@ impl<'a> PatrolledDirectory<'a> {
         })
     }
 
-    /// Reads the control file and the list of files anew, and looks whether a server runs.
+    /// Reads the control file and the list of files again, and looks whether a server runs.
     fn refresh(&mut self) -> Result<(), PatrolError> {
         let path = self.data.path.clone();
         let data = DataDirectory::open(&path)?;
@@ -414,7 +414,7 @@ mod tests {
         directory
     }
 
-    /// Reads all, in pieces of so many bytes.
+    /// Reads all, in pieces of this many bytes.
     fn read_all(directory: &mut PatrolledDirectory<'_>, bytes_max: u64) -> (u64, Vec<PatrolBlock>) {
         let mut pages = 0;
         let mut found = Vec::new();
@@ -475,7 +475,7 @@ mod tests {
         assert_eq!((pages, found.len()), (9, 9));
         directory.list().unwrap();
         assert_eq!(read_all(&mut directory, 1 << 20).0, 16);
-        // Behind the end of a file it goes on with the next one.
+        // Behind the end of a file it continues with the next one.
         let at = PatrolBlock { block: 2, ..found[0] };
         let rest = directory.piece(at, 1 << 20).unwrap();
         let result = directory.read(&rest, Timestamp::UNIX_EPOCH).unwrap();

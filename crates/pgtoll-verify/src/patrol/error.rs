@@ -1,11 +1,11 @@
-//! Why a patrol cannot go on.
+//! Why a patrol cannot continue.
 
 use std::io;
 use std::path::PathBuf;
 
 use pgtoll_datadir::{AttachError, DatadirError};
 
-/// Why a patrol cannot go on.
+/// Why a patrol cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum PatrolError {
     /// The state could not be read.
@@ -48,7 +48,7 @@ pub enum PatrolError {
         /// The system identifier of the data directory.
         found: u64,
     },
-    /// Another patrol goes on from the same file.
+    /// Another patrol continues from the same file.
     #[error("another patrol uses {}", path.display())]
     InUse {
         /// The file.

@@ -1,6 +1,6 @@
 //! The file that holds a patrol's state.
 //!
-//! It is replaced as a whole, and locked as long as a patrol goes on: the new file is locked before it has
+//! It is replaced as a whole, and locked as long as a patrol continues: the new file is locked before it has
 //! its name, so that at no moment the name is that of a file without a lock.
 
 use std::fs::{self, File, TryLockError};

@@ -7,10 +7,10 @@ use super::error::PatrolError;
 
 /// The subject of a patrol: a data directory, or a simulated one in tests.
 pub(super) trait Patrolled {
-    /// Lists the files anew.
+    /// Lists the files again.
     fn list(&mut self) -> Result<PatrolListing, PatrolError>;
 
-    /// The piece from this block on, of at most so many bytes; `None`: there is no file behind it.
+    /// The piece from this block on, of at most this many bytes; `None`: there is no file behind it.
     fn piece(&self, from: PatrolBlock, bytes_max: u64) -> Option<PatrolPiece>;
 
     /// Verifies a piece.

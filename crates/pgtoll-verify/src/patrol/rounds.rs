@@ -1,4 +1,4 @@
-//! The course of a patrol: a piece, the state, a pause; and the files listed anew now and then.
+//! The course of a patrol: a piece, the state, a pause; and the files listed again now and then.
 
 use std::ops::ControlFlow;
 use std::time::Duration;

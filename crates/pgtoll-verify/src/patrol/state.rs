@@ -45,7 +45,7 @@ impl PatrolState {
         Self { record }
     }
 
-    /// A patrol that goes on.
+    /// A patrol that continues.
     pub(super) fn from_record(record: PatrolRecord) -> Self {
         Self { record }
     }
@@ -186,7 +186,7 @@ impl PatrolState {
         self.set_oldest();
     }
 
-    /// Blocks wait longest where the round goes on: those before were read in this round, those behind
+    /// Blocks wait longest where the round continues: those before were read in this round, those behind
     /// after it in the round before.
     fn set_oldest(&mut self) {
         let next = self.next();

@@ -61,7 +61,7 @@ struct Cluster<'a> {
 }
 
 impl<'a> Cluster<'a> {
-    /// Files of some pages each, so many pages together.
+    /// Files of some pages each, this many pages together.
     fn new(clock: &'a Clock, within: Duration, page_bytes: u64, pages: u64) -> Self {
         let mut cluster = Self {
             clock,
@@ -314,7 +314,7 @@ fn check_promise(within: Duration, all: Duration, page_bytes: u64) {
     }
 }
 
-/// Kills the run in the piece behind so many. How many pages were read in vain.
+/// Kills the run in the piece behind this many. How many pages were read in vain.
 fn run_until_killed(
     cluster: &mut Cluster<'_>,
     settings: &PatrolSettings,
@@ -344,7 +344,7 @@ fn check_age(cluster: &Cluster<'_>, state: &mut PatrolState) {
 
 /// What was written of a run until it is killed.
 struct Kept {
-    /// With the piece behind so many it is killed.
+    /// With the piece behind this many it is killed.
     pieces: u64,
     last: Option<PatrolRecord>,
 }

@@ -16,7 +16,7 @@ pub struct PatrolSettings {
     pub run_time: Option<Duration>,
     /// pgtoll's version.
     pub version: String,
-    /// The command that goes on.
+    /// The command that continues.
     pub command: Vec<String>,
 }
 
@@ -62,7 +62,7 @@ pub(super) fn earlier(time: Timestamp, by: Duration) -> Timestamp {
     time.checked_sub(by).unwrap_or(Timestamp::MIN)
 }
 
-/// How long so many bytes take at this rate.
+/// How long this many bytes take at this rate.
 pub(super) fn time_of(bytes: u64, rate: u64) -> Duration {
     let microseconds = u128::from(bytes) * 1_000_000 / u128::from(rate.max(1));
     Duration::from_micros(u64::try_from(microseconds).unwrap_or(u64::MAX))

@@ -5,7 +5,7 @@ use pgtoll_format::Lsn;
 /// Why a backup of barman is not read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BarmanInfoError {
-    /// It goes on, or failed.
+    /// It continues, or failed.
     #[error("backup.info has status {0}")]
     Unfinished(String),
     /// It was cut short, or is something else.

@@ -120,7 +120,7 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    /// Each about so many bytes long, a power of two.
+    /// Each about this many bytes long, a power of two.
     pub(crate) fn new(grain: u64) -> Self {
         Self { grain, of: Vec::new(), next: Lsn::INVALID, checkpoints: Vec::new() }
     }

@@ -40,7 +40,7 @@ pub(crate) fn recommendation(
     (recommendation, evidence)
 }
 
-/// Whole minutes in which there are so many bytes, and three checkpoints by time: half an hour at
+/// Whole minutes in which there are this many bytes, and three checkpoints by time: half an hour at
 /// least, a week at most.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a week's seconds")]
 fn stream_seconds(wal: &SourceWal, needs: Option<u64>) -> u64 {

@@ -20,7 +20,7 @@ pub(crate) enum Data {
     Unknown,
 }
 
-/// The bit above says that the page is made anew.
+/// The bit above says that the page is initialized again.
 const HEAP_OPERATION: u8 = XLOG_HEAP_OPMASK;
 const INSERT: u8 = XLOG_HEAP_INSERT.info;
 const UPDATE: u8 = XLOG_HEAP_UPDATE.info;

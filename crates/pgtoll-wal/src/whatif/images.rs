@@ -28,7 +28,7 @@ impl Compressing {
         Self { with: Compression::ALL.into_iter().filter(is_asked).collect(), exact }
     }
 
-    /// One image in so many is compressed; 1: all are.
+    /// One image in this many is compressed; 1: all are.
     pub(crate) fn one_in(&self) -> u32 {
         if self.exact { 1 } else { SAMPLED }
     }
@@ -51,9 +51,9 @@ impl fmt::Debug for Images {
     }
 }
 
-/// One block in so many is compressed.
+/// One block in this many is compressed.
 const SAMPLED: u32 = 16;
-/// So many images of each fork in a segment are, whatever their block.
+/// This many images of each fork in a segment are, whatever their block.
 const FIRST: u32 = 2;
 /// Bytes of an image's header, and of the length of a hole.
 const HEADER: usize = 5;

@@ -165,7 +165,7 @@ impl WhatIfCollector {
         self.longest.map_or_else(nothing, |answer| *answer)
     }
 
-    /// The answer about what was appended until now, and collecting goes on. Until 17 it does not
+    /// The answer about what was appended until now, and collecting continues. Until 17 it does not
     /// include what waits for a redo point.
     pub fn interim(&mut self) -> Answer {
         if let Some(replay) = &mut self.replay {
@@ -214,7 +214,7 @@ struct Replay {
     waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
     waiting_most: usize,
-    /// Redo points that records told of and that have not been reached.
+    /// Redo points that records named and that have not been reached.
     ahead: VecDeque<RedoPoint>,
     redo_points: Vec<RedoPoint>,
     /// The completion of the last checkpoint.
@@ -518,7 +518,7 @@ impl Replay {
         }
         self.late += u64::from(redo.at < at && !redo.is_inferred);
         if redo.is_inferred {
-            // It began here or before: pages that were made anew since then are past it.
+            // It began here or before: pages that were made again since then are past it.
             self.model.stop_check();
         }
         if !redo.is_inferred {

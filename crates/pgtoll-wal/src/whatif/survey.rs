@@ -26,7 +26,7 @@ pub struct CheckpointSurvey {
 }
 
 impl CheckpointSurvey {
-    /// Counts checkpoints there, for whoever has seen enough.
+    /// Counts checkpoints there, for the one who has seen enough.
     pub fn counting(seen: Arc<AtomicUsize>) -> Self {
         Self { seen: Some(seen), ..Self::default() }
     }

@@ -94,7 +94,7 @@ pub(crate) const UNKNOWN: u16 = u16::MAX;
 #[derive(Clone, Debug)]
 pub(crate) struct Means(Vec<(u64, u64)>);
 
-/// Blocks of a record that are told apart.
+/// Blocks of a record that are distinguished.
 const BLOCKS: usize = 4;
 /// Resource managers that are; extensions' share the last.
 const MANAGERS: usize = 32;

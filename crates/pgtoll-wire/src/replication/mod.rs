@@ -256,7 +256,7 @@ impl ReplicationStream {
         self.timeline
     }
 
-    /// The connection, to go on with the next timeline. Fails unless the stream has ended with its
+    /// The connection, to continue with the next timeline. Fails unless the stream has ended with its
     /// timeline.
     pub fn into_connection(self) -> Result<ReplicationConnection, Error> {
         match self.state {

@@ -74,7 +74,7 @@ fn call(
     }
 }
 
-/// `AND` goes on while operands are true, `OR` while they are false. As in pgbench, and unlike in
+/// `AND` continues while operands are true, `OR` while they are false. As in pgbench, and unlike in
 /// SQL, the first null is the result.
 fn logical(operands: &[Expression<Slot>], goes_on: bool, context: &mut Context<'_>) -> Evaluated {
     let mut last = Scalar::Null;

@@ -76,7 +76,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// Takes so many bytes as they are.
+    /// Takes this many bytes as they are.
     fn copy(&mut self, length: usize) {
         let taken = &self.text[self.at..self.at + length];
         if self.open.begin.is_none() {

@@ -66,7 +66,7 @@ pub(crate) fn disable(
     output::finish_on_stdout(record, arguments.format, printer)
 }
 
-/// While checksums are written anew the control file says "off", as long as it takes.
+/// While checksums are written again the control file says "off", as long as it takes.
 fn turn_off(data: &Path, sync: bool) -> anyhow::Result<()> {
     let hold = Hold::take(data)?;
     if hold.control().checksum_version != 0 {

@@ -192,7 +192,7 @@ impl Site {
         })
     }
 
-    /// Whether a server on the damaged copy gives what it should. The copy is made anew afterwards.
+    /// Whether a server on the damaged copy gives what it should. The copy is initialized again afterwards.
     pub(crate) fn is_content_right(&mut self, guard: &mut Guard) -> anyhow::Result<bool> {
         self.damaged.start(guard)?;
         let found = content(&self.damaged);
@@ -201,7 +201,7 @@ impl Site {
         Ok(found.is_ok_and(|found| found == self.content))
     }
 
-    /// Makes the damaged copy anew.
+    /// Makes the damaged copy again.
     pub(crate) fn renew(&mut self, guard: &mut Guard) -> anyhow::Result<()> {
         self.copies += 1;
         let next = self.truth.copy(guard, &format!("damaged{}", self.copies))?;

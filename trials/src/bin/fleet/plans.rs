@@ -39,7 +39,7 @@ fn put(server: &ObjectServer, cluster: usize, id: u32, tars: impl Iterator<Item 
     }
 }
 
-/// So many objects, four a backup.
+/// This many objects, four a backup.
 pub(crate) fn listing(objects: u32, delay: Duration) -> anyhow::Result<FleetBenchPlan> {
     let server = ObjectServer::start();
     for id in 0..objects / 4 {

@@ -58,7 +58,7 @@ struct Arguments {
     /// Checkpoint cycles of a run, after its warm-up: 4, and 2 with --spread
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     cycles: Option<u32>,
-    /// Amount of work: about so many seconds a cycle, half of that on a fast machine
+    /// Amount of work: about this many seconds a cycle, half of that on a fast machine
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
     /// Run with `wal_log_hints` instead of checksums too

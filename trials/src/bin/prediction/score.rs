@@ -61,7 +61,7 @@ impl Scored {
     }
 }
 
-/// How many of so many intervals have to hold the truth: 22 of 24.
+/// How many of this many intervals have to hold the truth: 22 of 24.
 pub(crate) fn covered_at_least(trials: usize) -> usize {
     (trials * 22).div_ceil(24)
 }

@@ -5,7 +5,7 @@
 //! takes a fifth longer, with one that has a worse index.
 //!
 //! `cargo xtask bench replay-compare` runs it. A comparison that ended before is taken as it is, so that a
-//! bench that was stopped goes on. Status 0: at most one in twenty names a statement where nothing differs, and
+//! bench that was stopped continues. Status 0: at most one in twenty names a statement where nothing differs, and
 //! nine tenths of what was planted are named; 1: not so; 2: could not tell.
 
 mod comparison;

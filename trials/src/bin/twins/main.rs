@@ -3,7 +3,7 @@
 //! every arm has a twin, so that nothing differs, and one arm has a handicap of known size.
 //!
 //! `cargo xtask bench twins` runs it. A run that ended before is taken as it is, so that a bench
-//! that was stopped goes on. Status 0: between 3 and 7 % of the twins' intervals miss, and nine
+//! that was stopped continues. Status 0: between 3 and 7 % of the twins' intervals miss, and nine
 //! tenths of the handicaps are found; 1: not so; 2: could not tell.
 
 mod runs;

@@ -47,7 +47,7 @@ pub(super) fn spread_clusters(directory: &Path) {
         let flags = ioctl_getflags(&directory)?;
         Ok(ioctl_setflags(&directory, flags | IFlags::TOPDIR)?)
     };
-    // Other file systems do not have the flag, and all goes on without.
+    // Other file systems do not have the flag, and all continues without.
     let _ = spread();
 }
 

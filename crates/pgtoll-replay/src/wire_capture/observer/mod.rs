@@ -14,7 +14,7 @@ use crate::workload::{CapturedStep, ExecutedStatement, IncompleteReason, Stateme
 /// When bytes passed: a number that grows over all sessions, and the time.
 ///
 /// Of bytes for the server it is taken before they are sent, of the server's after they came. So what a
-/// session did before another one could go on has the smaller number.
+/// session did before another one could continue has the smaller number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Mark {
     pub(crate) number: u64,
@@ -631,7 +631,7 @@ impl Follower {
                 Requested::Simple(sql) => StatementRequest::Simple(sql),
                 Requested::Extended(statement) => StatementRequest::Extended(vec![statement]),
                 Requested::Incomplete(sql, reason) => {
-                    // Data of several in one query are not told apart.
+                    // Data of several in one query are not distinguished.
                     let is_whole = one.is_copied && one.copies == 1;
                     if let Some(data) = one.copied.filter(|_| is_whole) {
                         StatementRequest::Copy { sql, data }

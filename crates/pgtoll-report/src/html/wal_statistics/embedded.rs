@@ -43,7 +43,7 @@ pub(super) fn reduced(statistics: &WalStatisticsRecord) -> WalStatisticsRecord {
     kept
 }
 
-/// Takes away what is beyond the first so many.
+/// Takes away what is beyond the first this many.
 fn cut<T>(list: &mut Vec<T>, most: usize) -> Vec<T> {
     list.split_off(most.min(list.len()))
 }

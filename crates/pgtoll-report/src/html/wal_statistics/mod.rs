@@ -72,7 +72,7 @@ fn again_section(statistics: &WalStatisticsRecord, kept: &WalStatisticsRecord) -
     }
 }
 
-/// The kind's colour, the same in all pictures and tables. Neighbours in a stack are told apart
+/// The kind's colour, the same in all pictures and tables. Neighbours in a stack are distinguished
 /// with every kind of colour vision, and images are hatched besides.
 fn colour(kind: WalKind) -> usize {
     match kind {

@@ -94,7 +94,7 @@ fn rates(statistics: &WalStatisticsRecord, course: &WalSeries) -> Markup {
     }
 }
 
-/// A rate so many times what most are presses the others down: they are shown for themselves too.
+/// A rate this many times what most are presses the others down: they are shown for themselves too.
 const APART: f64 = 4.0;
 
 /// The highest rate, and one that nearly all do not exceed, with some room above it.

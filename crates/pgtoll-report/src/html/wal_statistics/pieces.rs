@@ -76,7 +76,7 @@ impl WalSeries {
         (from, self.stretches.last().map_or(from, |stretch| stretch.to))
     }
 
-    /// The bytes in each of so many equal bins. A stretch's are spread evenly over it.
+    /// The bytes in each of this many equal bins. A stretch's are spread evenly over it.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,

@@ -14,9 +14,9 @@ use crate::wal_numbers::{
 };
 use crate::wal_short::{database, describe_relation, qualified};
 
-/// So many cycles are shown; of more, the first and the last.
+/// This many cycles are shown; of more, the first and the last.
 const CYCLES: usize = 60;
-/// So many relations and databases are shown, the largest.
+/// This many relations and databases are shown, the largest.
 const LARGEST: usize = 30;
 /// Relations with a smaller share of the WAL have no row of their own.
 const SMALL: f64 = 0.001;

@@ -1,4 +1,4 @@
-//! `pgtoll replay record`: work captured from the protocol while it goes on.
+//! `pgtoll replay record`: work captured from the protocol while it continues.
 
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind};
@@ -76,7 +76,7 @@ fn plan_file(arguments: &ReplayRecordArguments) -> anyhow::Result<File> {
     }
 }
 
-/// Captures until a signal comes. A plan that cannot be written any more is told at once.
+/// Captures until a signal comes. A plan that cannot be written any more is reported at once.
 fn capture(
     arguments: &ReplayRecordArguments,
     listener: &ClientListener,

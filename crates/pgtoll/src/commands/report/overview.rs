@@ -23,7 +23,7 @@ pub(super) fn directory(path: &Path) -> Option<PathBuf> {
     is_overview.then(|| path.parent().unwrap_or(Path::new("")).to_owned())
 }
 
-/// The overview in this directory in the format that was asked for, every estimate made anew.
+/// The overview in this directory in the format that was asked for, every estimate made again.
 pub(super) fn shown(directory: &Path, format: Format, style: Style) -> anyhow::Result<String> {
     let format = offered(format, RecordKind::for_record::<Overview>())?;
     let overview = read(directory)?;

@@ -102,7 +102,7 @@ impl PatrolClock for SystemClock {
     }
 
     fn wait(&self, time: Duration) {
-        // Who asks next whether it is over is told of the signal.
+        // Who asks next whether it is over is notified of the signal.
         let _ = self.0.wait(time);
     }
 

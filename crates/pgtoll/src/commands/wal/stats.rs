@@ -70,7 +70,7 @@ fn streamed(
 }
 
 /// Names that are asked for apart from the WAL, and of which cluster they are. They are had before
-/// the WAL is read, so that what is wrong with them is told at once.
+/// the WAL is read, so that what is wrong with them is reported at once.
 fn request_from(
     arguments: &WalStatsArguments,
     dsn: Option<&Dsn>,
