@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::fcntl::{OFlag, PosixFadviseAdvice, posix_fadvise};
-use pgtoll_format::ServerVersion;
+use pgtoll_format::{MajorFacts, ServerVersion};
 use pgtoll_wire::{Config, Connection, UnixEndpoint};
 
 use crate::difference;
@@ -91,7 +91,18 @@ impl Cluster {
     /// A copy of this cluster, which must be stopped: the same files, blocks shared where the file
     /// system can.
     pub fn copy(&self, guard: &mut Guard, name: &str) -> Result<Self, ClusterError> {
-        let copy = Self::place(guard, &self.installation, name)?;
+        self.copy_for(guard, name, &self.installation)
+    }
+
+    /// A copy of this cluster for another server, whose format of data is the same.
+    pub fn copy_for(
+        &self,
+        guard: &mut Guard,
+        name: &str,
+        installation: &Installation,
+    ) -> Result<Self, ClusterError> {
+        guard.check_executable(&installation.program("postgres")?)?;
+        let copy = Self::place(guard, installation, name)?;
         let from = self.data();
         let to = copy.data();
         let arguments = ["-a", "--reflink=auto", &from.to_string_lossy(), &to.to_string_lossy()];
@@ -172,6 +183,11 @@ impl Cluster {
     /// The version of its server.
     pub fn version(&self) -> &ServerVersion {
         &self.installation.version
+    }
+
+    /// Returns the facts of its server's version.
+    pub fn facts(&self) -> Result<&'static MajorFacts, ClusterError> {
+        Ok(self.installation.version.facts()?)
     }
 
     /// Returns the directory of data, socket and log, which is removed with the cluster.
@@ -425,6 +441,19 @@ impl Cluster {
     /// running server writes meanwhile may stay.
     pub fn evict(&self) -> Result<(), ClusterError> {
         evict_below(&self.data())
+    }
+
+    /// Drops the server's program from the page cache and reads it again, from its begin to its end. Pages
+    /// that a running server of it has mapped stay.
+    pub fn read_program_again(&self) -> Result<(), ClusterError> {
+        let program = self.installation.program("postgres")?;
+        let program = fs::canonicalize(&program).map_err(ClusterError::io("find", &program))?;
+        let read = evict(&program).and_then(|()| {
+            let mut file = File::open(&program)?;
+            io::copy(&mut file, &mut io::sink())
+        });
+        read.map_err(ClusterError::io("read", &program))?;
+        Ok(())
     }
 
     /// The first file in which the data of this cluster and another differ; `None` when they are the

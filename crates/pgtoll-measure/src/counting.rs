@@ -126,7 +126,7 @@ fn count(
     run: &mut Run<'_>,
 ) -> Result<CountedArm, BenchError> {
     let plan = run.plan;
-    let facts = run.facts;
+    let facts = cluster.facts()?;
     let load = |source| BenchError::load(cluster, source);
     let postmaster = cluster.start(run.guard)?;
     let mut io = ClusterIo::attach(postmaster)?;

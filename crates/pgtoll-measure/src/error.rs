@@ -78,6 +78,16 @@ pub enum BenchError {
         /// The difference.
         difference: Difference,
     },
+    /// The same set-up made other rows on another server.
+    #[error("table {table} does not hold the same rows on PostgreSQL {version} as on {baseline}")]
+    ContentsDiffer {
+        /// The first table, with its schema.
+        table: String,
+        /// The server's version.
+        version: String,
+        /// The version of the baseline's server.
+        baseline: String,
+    },
     /// A setting cannot be changed without a restart.
     #[error("setting {name} takes effect at a restart only (its context is {context})")]
     NotReloadable {
@@ -216,6 +226,11 @@ impl BenchError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Cluster(error) => error.hint(),
+            Self::ContentsDiffer { .. } => Some(
+                "let the set-up make the same rows each time: without random() or after setseed(), \
+                 and without now()"
+                    .into(),
+            ),
             Self::DiskFull { .. } => Some(
                 "free some space, name another disk with --work-dir, or use a smaller --scale"
                     .into(),

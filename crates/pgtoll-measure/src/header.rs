@@ -1,7 +1,8 @@
 //! The header of a record, written before anything is measured.
 
 use pgtoll_record::{
-    Arm, Expectation, Header, OperationOf, RECORD_SCHEMA, ScriptText, Server, Work, Workload,
+    Arm, ArmServer, Expectation, Header, OperationOf, RECORD_SCHEMA, ScriptText, Server, Work,
+    Workload,
 };
 use pgtoll_workload::{Mix, Script};
 
@@ -14,6 +15,8 @@ use crate::{ArmSpec, BenchError, ExpectSpec, Experiment, Plan, Site, StepSpec, W
 /// The first line of a plan's record.
 pub(crate) fn header(plan: &Plan, site: &Site<'_>) -> Result<Header, BenchError> {
     let experiment = &plan.experiment;
+    let baseline = experiment.arms.iter().find(|arm| arm.name == experiment.baseline);
+    let baseline = baseline.map_or(site.installation, |arm| site.server(arm));
     Ok(Header {
         schema: RECORD_SCHEMA.to_owned(),
         kind: "run".to_owned(),
@@ -23,8 +26,8 @@ pub(crate) fn header(plan: &Plan, site: &Site<'_>) -> Result<Header, BenchError>
         seed: plan.seed,
         host: host(&site.guard.base)?,
         server: Server {
-            version: site.installation.version.clone(),
-            origin: site.installation.origin.to_string(),
+            version: baseline.version.clone(),
+            origin: baseline.origin.to_string(),
             user: site.guard.user.name.clone(),
             settings: experiment.settings.clone(),
         },
@@ -32,7 +35,7 @@ pub(crate) fn header(plan: &Plan, site: &Site<'_>) -> Result<Header, BenchError>
         experiment: experiment.name.clone(),
         question: experiment.question.clone(),
         baseline: experiment.baseline.clone(),
-        arms: experiment.arms.iter().map(recorded_arm).collect(),
+        arms: experiment.arms.iter().map(|arm| recorded_arm(arm, site)).collect(),
         workloads: recorded_workloads(plan),
         design: plan.design.clone(),
         calibration: site.calibration.clone(),
@@ -40,9 +43,16 @@ pub(crate) fn header(plan: &Plan, site: &Site<'_>) -> Result<Header, BenchError>
     })
 }
 
-fn recorded_arm(arm: &ArmSpec) -> Arm {
-    let ArmSpec { name, since: _, checksums, settings, values, twin_of, against } = arm.clone();
-    Arm { name, checksums, settings, values, twin_of, against }
+fn recorded_arm(arm: &ArmSpec, site: &Site<'_>) -> Arm {
+    let installation = site.server(arm);
+    let server = arm.postgres.is_some().then(|| ArmServer {
+        version: installation.version.clone(),
+        origin: installation.origin.to_string(),
+        bin: installation.bin.display().to_string(),
+    });
+    let ArmSpec { name, since: _, postgres: _, checksums, settings, values, twin_of, against } =
+        arm.clone();
+    Arm { name, checksums, settings, values, twin_of, against, server }
 }
 
 /// Those of workloads that a quick look has not left out.

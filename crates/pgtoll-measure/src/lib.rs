@@ -38,6 +38,7 @@ mod recorder;
 mod round;
 mod run;
 mod server;
+mod servers;
 mod sessions;
 mod site;
 mod skipping;
@@ -49,7 +50,7 @@ pub use coarse::too_coarse_for;
 pub use error::BenchError;
 pub use experiment::{
     ArmSpec, BUILT_IN, Bound, ExpectSpec, Experiment, ExperimentError, Mistake, OneOrMany, OwnWork,
-    StepSpec, WorkloadSpec, experiment_schema, is_name, mix,
+    ServerChoice, StepSpec, WorkloadSpec, experiment_schema, is_name, mix,
 };
 pub use header::recorded_workloads;
 pub use host::host;

@@ -1,6 +1,6 @@
 //! Runs a plan and writes its record.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -13,9 +13,10 @@ use crate::counting::count_all;
 use crate::header::header;
 use crate::names::{DATABASE, PGBENCH};
 use crate::operations::Operations;
-use crate::prepare::{Arms, check_reloadable, make_origin, prepare};
+use crate::prepare::{Arms, check_reloadable, prepare};
 use crate::recorder::Recorder;
 use crate::run::Run;
+use crate::servers::{Origins, builds};
 use crate::skipping::{reason_to_skip, without_skipped};
 use crate::timed::run_rounds;
 use crate::{BenchError, Experiment, Plan, Progress, Site, StepSpec};
@@ -66,10 +67,10 @@ fn run(
     recorder: &mut Recorder,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<(), BenchError> {
-    let facts = site.installation.version.facts().map_err(ClusterError::from)?;
+    let baseline = baseline(&plan.experiment, site);
+    let facts = baseline.version.facts().map_err(ClusterError::from)?;
     let mut run = Run {
         plan,
-        facts,
         interrupt: site.interrupt,
         calibration: &site.calibration,
         guard,
@@ -77,13 +78,13 @@ fn run(
         progress,
         began: Instant::now(),
     };
-    check_version(site, facts, plan)?;
+    check_version(baseline, facts, plan)?;
     let pgtoll = own_program(site, &mut run)?;
-    let origin = make_origin(site.installation, &mut run)?;
-    let mut plan = without_skipped(&origin, &mut run)?;
-    hold_io_workers(&mut plan.experiment, facts);
+    let origins = Origins::make(site, &mut run)?;
+    let mut plan = without_skipped(origins.baseline(), &mut run)?;
+    hold_io_workers(&mut plan.experiment, site)?;
     let run = &mut Run { plan: &plan, ..run };
-    let arms = prepare(origin, run)?;
+    let arms = prepare(origins, run)?;
     write_prepared(&arms, run)?;
     plan.warnings().into_iter().try_for_each(|text| run.note(text))?;
     check_reloadable(&arms, run)?;
@@ -95,17 +96,32 @@ fn run(
 
 /// Keeps the number of I/O workers constant where it would change with the load, unless the experiment
 /// sets it: a worker that comes or goes in a slice makes the slice's CPU time exact to a tick only.
-fn hold_io_workers(experiment: &mut Experiment, facts: &MajorFacts) {
+fn hold_io_workers(experiment: &mut Experiment, site: &Site<'_>) -> Result<(), BenchError> {
     let arms = experiment.arms.iter().map(|arm| &arm.settings);
     let workloads = experiment.workloads.iter().map(|workload| &workload.settings);
-    let mut layers = arms.chain(workloads).chain([&experiment.settings]);
-    let held = facts.constant_io_workers;
-    let is_set = layers.any(|settings| held.iter().any(|(name, _)| settings.contains_key(*name)));
-    drop(layers);
-    if !is_set {
+    let layers = arms.chain(workloads).chain([&experiment.settings]);
+    let known: BTreeSet<String> = layers.flat_map(BTreeMap::keys).cloned().collect();
+    let has_servers = experiment.has_servers();
+    for index in 0..experiment.arms.len() {
+        let server = site.server(&experiment.arms[index]);
+        let held = server.version.facts().map_err(ClusterError::from)?.constant_io_workers;
+        if held.iter().any(|(name, _)| known.contains(*name)) {
+            continue;
+        }
         let held = held.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        experiment.settings.extend(held);
+        if has_servers {
+            experiment.arms[index].settings.extend(held);
+        } else {
+            experiment.settings.extend(held);
+        }
     }
+    Ok(())
+}
+
+/// The server of the baseline.
+fn baseline<'a>(experiment: &Experiment, site: &Site<'a>) -> &'a Installation {
+    let arm = experiment.arms.iter().find(|arm| arm.name == experiment.baseline);
+    arm.map_or(site.installation, |arm| site.server(arm))
 }
 
 fn end(outcome: &Result<(), BenchError>, began: Instant) -> End {
@@ -123,16 +139,16 @@ fn end(outcome: &Result<(), BenchError>, began: Instant) -> End {
 /// The server's version has what the experiment compares. A program's transactions are read from the
 /// server's counters at each slice's end.
 fn check_version(
-    site: &Site<'_>,
+    server: &Installation,
     facts: &'static MajorFacts,
     plan: &Plan,
 ) -> Result<(), BenchError> {
-    if let Some(reason) = reason_to_skip(&plan.experiment, &site.installation.version) {
+    if let Some(reason) = reason_to_skip(&plan.experiment, &server.version) {
         return Err(BenchError::Skipped { reason });
     }
     let has_command = plan.experiment.workloads.iter().any(|workload| workload.command.is_some());
     if has_command && !facts.has_force_next_flush {
-        return Err(BenchError::TooOldForCommands(site.installation.version.to_string()));
+        return Err(BenchError::TooOldForCommands(server.version.to_string()));
     }
     Ok(())
 }
@@ -161,7 +177,9 @@ fn write_prepared(arms: &Arms, run: &mut Run<'_>) -> Result<(), BenchError> {
     connection.close();
     first.stop(run.guard, StopMode::Fast)?;
     let (version_text, settings) = shown.map_err(|source| BenchError::query(first, source))?;
-    run.write(&Line::Prepared(Prepared { version_text, data_bytes, settings }))
+    let clusters = if arms.loaded.is_empty() { &arms.empty } else { &arms.loaded };
+    let builds = builds(clusters, run)?;
+    run.write(&Line::Prepared(Prepared { version_text, data_bytes, settings, builds }))
 }
 
 fn version_text(connection: &mut Connection) -> Result<String, pgtoll_wire::Error> {

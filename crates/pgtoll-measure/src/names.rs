@@ -6,6 +6,8 @@ pub(crate) const DATABASE: &str = "postgres";
 
 /// The cluster that is loaded, and that the arms are copies of.
 pub(crate) const ORIGIN: &str = "origin";
+/// How the names of origins of other formats of data begin.
+pub(crate) const ORIGINS: &str = "origin-";
 /// How the names of clusters without data begin, for workloads of steps.
 pub(crate) const EMPTY: &str = "empty";
 /// The one cluster of a crossover.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use pgtoll_cluster::{Cluster, StopMode, usable_cpus};
 use pgtoll_estimate::RecordLines;
+use pgtoll_format::MajorFacts;
 use pgtoll_observe::ServerCounters;
 use pgtoll_record::{ArmLatencies, Calibration, Counters, Line, Operation};
 use pgtoll_stats::BalancedOrders;
@@ -19,6 +20,7 @@ use crate::names::DATABASE;
 use crate::prepare::{Arms, check_arms, settings};
 use crate::profile::{self, Sampled};
 use crate::run::Run;
+use crate::servers::programs_read_again;
 use crate::sessions::Sessions;
 use crate::turns::{Turns, in_turns};
 use crate::units::nanoseconds;
@@ -139,6 +141,7 @@ impl<'a> Operations<'a> {
         let began = Instant::now();
         for (repetition, order) in (1..=repetitions).zip(self.orders(2)) {
             self.report(workload, repetition, repetitions, began, run);
+            programs_read_again(self.clusters(workload), run)?;
             let both = [order.clone(), order.into_iter().rev().collect()];
             for (half, order) in (1..).zip(both.into_iter().take(halves)) {
                 for (position, arm) in (1..).zip(order) {
@@ -166,6 +169,7 @@ impl<'a> Operations<'a> {
         let began = Instant::now();
         for (repetition, order) in (1..=all).zip(self.orders(2)) {
             self.report(workload, repetition, all, began, run);
+            programs_read_again(self.clusters(workload), run)?;
             if repetition <= in_turns {
                 turns.cpu = turns.cpus[repetition as usize % turns.cpus.len()];
                 self.try_together(workload, repetition, &mut turns, run)?;
@@ -245,7 +249,7 @@ impl<'a> Operations<'a> {
         let mut all_counting = Vec::new();
         for (trial, cluster) in trials.iter_mut().zip(&clusters) {
             let Sessions { monitor, worker, io, .. } = &mut trial.sessions;
-            all_counting.push(Counting::begin(cluster, run.facts, monitor, worker, io)?);
+            all_counting.push(Counting::begin(cluster, cluster.facts()?, monitor, worker, io)?);
         }
         let outcomes = in_turns(trials, next.step, turns, run)?;
         let mut operations = Vec::new();
@@ -441,12 +445,13 @@ impl<'a> Operations<'a> {
         crowd: &mut Option<Crowd>,
         run: &mut Run<'_>,
     ) -> Result<Measurement, BenchError> {
-        publish(crowd, run)?;
         let cluster = trial.cluster().clone();
+        let facts = cluster.facts()?;
+        publish(crowd, facts)?;
         let sessions = &mut trial.sessions;
         let monitor = &mut sessions.monitor;
         let worker = &mut sessions.worker;
-        let counting = Counting::begin(&cluster, run.facts, monitor, worker, &mut sessions.io)?;
+        let counting = Counting::begin(&cluster, facts, monitor, worker, &mut sessions.io)?;
         sessions.cpu.find_io_workers(&mut sessions.monitor)?;
         let start = run.elapsed();
         let cpu_before = sessions.cpu.sample()?;
@@ -456,7 +461,7 @@ impl<'a> Operations<'a> {
         if beside_cpu_ns.is_some() {
             trial.wait_for_sessions(&cpu_before)?;
         }
-        publish(crowd, run)?;
+        publish(crowd, facts)?;
         let sessions = &mut trial.sessions;
         let monitor = &mut sessions.monitor;
         let worker = &mut sessions.worker;
@@ -511,9 +516,9 @@ fn crash<'t>(
 }
 
 /// A session's counters are to be seen when it has published them.
-fn publish(crowd: &mut Option<Crowd>, run: &Run<'_>) -> Result<(), BenchError> {
+fn publish(crowd: &mut Option<Crowd>, facts: &MajorFacts) -> Result<(), BenchError> {
     for connection in crowd.iter_mut().flat_map(Crowd::connections) {
-        ServerCounters::publish(connection, run.facts)?;
+        ServerCounters::publish(connection, facts)?;
     }
     Ok(())
 }

@@ -100,6 +100,7 @@ fn is_predictable(baseline: &ArmSpec, arm: &ArmSpec, source: &BTreeMap<String, S
     let of_model = names.clone().all(|name| KNOWN.contains(&name.as_str()));
     is_plain
         && arm.twin_of.is_none()
+        && arm.postgres == baseline.postgres
         && arm.checksums == baseline.checksums
         && arm.values == baseline.values
         && of_model

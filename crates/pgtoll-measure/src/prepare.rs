@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pgtoll_cluster::{Cluster, Installation, StopMode};
+use pgtoll_cluster::{Cluster, StopMode};
 use pgtoll_wire::Connection;
 
-use crate::names::{CROSSED, DATABASE, EMPTY, ORIGIN, PGBENCH};
+use crate::names::{CROSSED, DATABASE, EMPTY, PGBENCH};
 use crate::run::Run;
+use crate::servers::Origins;
 use crate::{ArmSpec, BenchError, Experiment, WorkloadSpec};
 
 /// The arms' clusters, in the order of the experiment. Their servers are stopped.
@@ -18,46 +19,41 @@ pub(crate) struct Arms {
     pub(crate) empty: Vec<Cluster>,
 }
 
-/// Makes the cluster that all arms are copied from.
-pub(crate) fn make_origin(
-    installation: &Installation,
-    run: &mut Run<'_>,
-) -> Result<Cluster, BenchError> {
-    run.stage("initdb");
-    Ok(Cluster::init(run.guard, installation, ORIGIN, false)?)
-}
-
-/// Makes the arms' clusters, and removes the one that they are copies of.
-pub(crate) fn prepare(origin: Cluster, run: &mut Run<'_>) -> Result<Arms, BenchError> {
+/// Makes the arms' clusters, and removes those that they are copies of.
+pub(crate) fn prepare(origins: Origins<'_>, run: &mut Run<'_>) -> Result<Arms, BenchError> {
     let experiment = &run.plan.experiment;
     let mut empty = Vec::new();
     if experiment.workloads.iter().any(|work| !work.steps.is_empty() && !work.loaded) {
-        empty = copies(&origin, &|arm| format!("{EMPTY}-{}", arm.name), run)?;
-        check_files(experiment, &origin, &empty)?;
+        empty = copies(&origins, &|arm| format!("{EMPTY}-{}", arm.name), run)?;
+        check_files(experiment, &origins, &empty)?;
     }
     let mut loaded = Vec::new();
     if experiment.on_loaded().next().is_some() {
-        load(&origin, run)?;
-        run.plan.check_loaded(run.guard.directory(), origin.bytes()?)?;
+        for origin in origins.all() {
+            load(origin, run)?;
+        }
+        origins.check_contents(run)?;
+        run.plan.check_loaded(run.guard.directory(), origins.baseline().bytes()?)?;
         if experiment.crossover {
-            loaded.push(origin.copy(run.guard, CROSSED)?);
+            loaded.push(origins.baseline().copy(run.guard, CROSSED)?);
         } else {
-            loaded = copies(&origin, &|arm| arm.name.clone(), run)?;
+            loaded = copies(&origins, &|arm| arm.name.clone(), run)?;
             run.stage("compare the arms' files");
-            check_files(experiment, &origin, &loaded)?;
+            check_files(experiment, &origins, &loaded)?;
         }
     }
-    origin.remove(run.guard)?;
+    origins.remove(run)?;
     Ok(Arms { loaded, empty })
 }
 
 /// The arms' files are those of the origin: byte for byte, but for the checksums in the pages.
 fn check_files(
     experiment: &Experiment,
-    origin: &Cluster,
+    origins: &Origins<'_>,
     clusters: &[Cluster],
 ) -> Result<(), BenchError> {
     for (arm, cluster) in experiment.arms.iter().zip(clusters) {
+        let origin = origins.origin(&arm.name);
         if let Some(difference) = cluster.differing_file(origin, arm.checksums)? {
             return Err(BenchError::FilesDiffer { arm: arm.name.clone(), difference });
         }
@@ -67,7 +63,7 @@ fn check_files(
 
 /// Every arm is a copy, so none is the one that was loaded.
 fn copies(
-    origin: &Cluster,
+    origins: &Origins<'_>,
     name: &dyn Fn(&ArmSpec) -> String,
     run: &mut Run<'_>,
 ) -> Result<Vec<Cluster>, BenchError> {
@@ -75,7 +71,7 @@ fn copies(
     for arm in &run.plan.experiment.arms {
         let name = name(arm);
         run.stage(&format!("copy for arm {name}"));
-        let cluster = origin.copy(run.guard, &name)?;
+        let cluster = origins.copy(&arm.name, &name, run)?;
         if arm.checksums {
             run.stage(&format!("pg_checksums --enable in arm {name}"));
             cluster.enable_checksums(run.guard)?;
@@ -258,13 +254,18 @@ impl Shown {
     /// say, or does not differ in what it says.
     fn check_against(&self, baseline: &Self, experiment: &Experiment) -> Result<(), BenchError> {
         let output = self.said_to_differ(baseline, experiment);
+        let arm = |name: &str| experiment.arms.iter().find(|arm| arm.name == name);
+        let server = |name: &str| arm(name).and_then(|arm| arm.postgres.as_ref());
+        // Another server has other settings and other defaults, which are noted once.
+        let is_same_server = server(&self.arm) == server(&baseline.arm);
         let names: BTreeSet<&String> =
             self.settings.keys().chain(baseline.settings.keys()).collect();
         for name in names {
             let own = self.shown(name);
             let other = baseline.shown(name);
             let differs = own != other;
-            if differs != output.contains(name.as_str()) {
+            let is_compared = is_same_server || name == "data_checksums";
+            if is_compared && differs != output.contains(name.as_str()) {
                 let expected = if differs { other.to_owned() } else { format!("not {other}") };
                 return Err(BenchError::NotAsSaid {
                     arm: self.arm.clone(),
@@ -291,6 +292,13 @@ impl Shown {
             output.insert("data_checksums");
         }
         output
+    }
+
+    /// The server's settings, without the facts of its data directory.
+    pub(crate) fn shipped(&self) -> BTreeMap<String, String> {
+        let is_setting = |name: &str| !name.contains(' ') && name != "data_checksums";
+        let settings = self.settings.iter().filter(|(name, _)| is_setting(name));
+        settings.map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 
     fn shown(&self, name: &str) -> &str {

@@ -18,6 +18,7 @@ use crate::plan::ROUNDS;
 use crate::prepare::{Shown, check_shown, settings};
 use crate::run::Run;
 use crate::server::{Length, Load, Server};
+use crate::servers::programs_read_again;
 use crate::units::nanoseconds;
 use crate::{BenchError, Plan, Progress, WorkloadSpec};
 
@@ -183,6 +184,7 @@ impl<'a> Rounds<'a> {
     }
 
     fn start_all(&mut self, round: u32, run: &mut Run<'_>) -> Result<Vec<Server<'a>>, BenchError> {
+        programs_read_again(self.clusters, run)?;
         let order = self.start_orders.next().unwrap_or_default();
         let mut servers: Vec<Option<Server<'a>>> = self.clusters.iter().map(|_| None).collect();
         for &index in &order {

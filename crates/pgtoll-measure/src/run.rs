@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use pgtoll_cluster::Guard;
-use pgtoll_format::MajorFacts;
 use pgtoll_record::{Calibration, Line, Note};
 use pgtoll_system::Interrupt;
 
@@ -13,8 +12,6 @@ use crate::{BenchError, Plan, Progress};
 /// A run that continues.
 pub(crate) struct Run<'a> {
     pub(crate) plan: &'a Plan,
-    /// The facts of the servers' version.
-    pub(crate) facts: &'static MajorFacts,
     pub(crate) interrupt: &'a Interrupt,
     pub(crate) calibration: &'a [Calibration],
     pub(crate) guard: &'a mut Guard,

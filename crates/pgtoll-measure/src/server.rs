@@ -94,7 +94,7 @@ impl<'a> Server<'a> {
         let database = if workload.command.is_some() { APART } else { DATABASE };
         let mut monitor = cluster.connect(database)?;
         let mut io = ClusterIo::attach(postmaster)?;
-        let before = Counts::read(cluster, &mut monitor, &mut io, run.facts)?;
+        let before = Counts::read(cluster, &mut monitor, &mut io, cluster.facts()?)?;
         let cpu = ClusterCpu::attach(postmaster)?;
         Ok(Self {
             cluster,
@@ -129,12 +129,13 @@ impl<'a> Server<'a> {
     /// From now on everything counts.
     pub(crate) fn begin(&mut self, run: &mut Run<'_>) -> Result<(), BenchError> {
         self.end_program(run.guard)?;
+        let facts = self.cluster.facts()?;
         for connection in self.load.connections() {
-            ServerCounters::publish(connection, run.facts)?;
+            ServerCounters::publish(connection, facts)?;
         }
         (self.transactions, self.worked, self.programs_cpu_ns) = (0, Duration::ZERO, 0);
         self.cpu.find_io_workers(&mut self.monitor)?;
-        self.before = Counts::read(self.cluster, &mut self.monitor, &mut self.io, run.facts)?;
+        self.before = Counts::read(self.cluster, &mut self.monitor, &mut self.io, facts)?;
         Ok(())
     }
 
@@ -230,7 +231,8 @@ impl<'a> Server<'a> {
     pub(crate) fn stop(mut self, run: &mut Run<'_>) -> Result<(ArmRound, u64), BenchError> {
         let is_program = matches!(self.load, Load::Program { .. });
         self.end_load(run)?;
-        let after = Counts::read(self.cluster, &mut self.monitor, &mut self.io, run.facts)?;
+        let facts = self.cluster.facts()?;
+        let after = Counts::read(self.cluster, &mut self.monitor, &mut self.io, facts)?;
         // What the shutdown would write is written while the processes' clocks can still be read.
         self.query("CHECKPOINT")?;
         let observed = self.cpu.sample()?;
@@ -269,8 +271,9 @@ impl<'a> Server<'a> {
         self.end_program(run.guard)?;
         let backends: Vec<String> = self.backends().iter().map(i32::to_string).collect();
         if let Load::Clients { mut crowd, .. } = std::mem::replace(&mut self.load, Load::Ended) {
+            let facts = self.cluster.facts()?;
             for connection in crowd.connections() {
-                ServerCounters::publish(connection, run.facts)?;
+                ServerCounters::publish(connection, facts)?;
             }
             crowd.close();
             let backends = backends.join(", ");

@@ -1,16 +1,21 @@
 //! The site of a plan: server, directories, guard.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use pgtoll_cluster::{GuardOptions, Installation};
 use pgtoll_record::Calibration;
 use pgtoll_system::Interrupt;
 
+use crate::ArmSpec;
+
 /// The site of a run.
 #[derive(Debug)]
 pub struct Site<'a> {
-    /// The servers' programs.
+    /// The servers' programs, for arms without a server of their own.
     pub installation: &'a Installation,
+    /// The servers that arms name, by that name.
+    pub servers: &'a BTreeMap<String, Installation>,
     /// How to begin the guard.
     pub guard: &'a GuardOptions,
     /// Whether a signal came.
@@ -25,4 +30,12 @@ pub struct Site<'a> {
     pub pgtoll: &'a str,
     /// The command that makes this run again.
     pub command: Vec<String>,
+}
+
+impl<'a> Site<'a> {
+    /// The arm's server.
+    pub fn server(&self, arm: &ArmSpec) -> &'a Installation {
+        let own = arm.postgres.as_ref().and_then(|name| self.servers.get(name));
+        own.unwrap_or(self.installation)
+    }
 }

@@ -29,7 +29,10 @@ pub(crate) fn without_skipped(origin: &Cluster, run: &mut Run<'_>) -> Result<Pla
     let plan = run.plan;
     let experiment = &run.plan.experiment;
     let mut skipped = Vec::new();
-    let has_settings = |arm: &&ArmSpec| !arm.settings.is_empty() || arm.since.is_some();
+    // A server of its own is asked when the arm starts.
+    let has_settings = |arm: &&ArmSpec| {
+        arm.postgres.is_none() && (!arm.settings.is_empty() || arm.since.is_some())
+    };
     if experiment.arms.iter().any(|arm| has_settings(&arm)) {
         run.stage("ask the server for its settings");
         let answers = Answers::ask(origin, experiment, run)?;

@@ -124,6 +124,22 @@ pub struct Host {
     pub cpu_split: String,
 }
 
+impl Header {
+    /// Returns the versions of the servers, each once: `17.10 and 18.6`.
+    pub fn versions(&self) -> String {
+        let mut versions: Vec<String> = Vec::new();
+        for arm in &self.arms {
+            let version =
+                arm.server.as_ref().map_or(&self.server.version, |server| &server.version);
+            let version = version.to_string();
+            if !versions.contains(&version) {
+                versions.push(version);
+            }
+        }
+        if versions.is_empty() { self.server.version.to_string() } else { versions.join(" and ") }
+    }
+}
+
 /// The server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Server {
@@ -155,6 +171,21 @@ pub struct Arm {
     /// An arm that it is also compared with: of a ladder's rungs the one below.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against: Option<String>,
+    /// Its own server; `None`: the run's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<ArmServer>,
+}
+
+/// A server that an arm has of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ArmServer {
+    /// Its version.
+    #[schemars(with = "String")]
+    pub version: ServerVersion,
+    /// `named`, `installed` or `embedded`.
+    pub origin: String,
+    /// The directory of its programs.
+    pub bin: String,
 }
 
 /// The work of the servers.
@@ -339,6 +370,30 @@ pub struct Prepared {
     /// was kept.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, String>,
+    /// The builds of the servers, where arms have servers of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub builds: Vec<ArmBuild>,
+}
+
+/// The build of an arm's server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ArmBuild {
+    /// The arm.
+    pub arm: String,
+    /// The server's full version text, `SELECT version()`.
+    pub version_text: String,
+    /// The arguments of `configure` or of meson, as `pg_config` has them.
+    pub configure: Option<String>,
+    /// The compiler's flags.
+    pub cflags: Option<String>,
+    /// Bytes of `postgres`.
+    pub postgres_bytes: u64,
+    /// SHA-256 of `postgres`, in hexadecimal.
+    pub postgres_sha256: String,
+    /// Settings that differ from the baseline's as shipped: the baseline's value and the arm's; `null`
+    /// where a server has no such setting.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub differing: BTreeMap<String, (Option<String>, Option<String>)>,
 }
 
 /// A round begins.

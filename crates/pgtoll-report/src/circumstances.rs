@@ -8,7 +8,7 @@ use pgtoll_record::{Header, RunResult, Work};
 pub(crate) fn subject(result: &RunResult) -> String {
     let header = &result.header;
     let name = header.name.as_ref().map_or_else(String::new, |name| format!("{name}, "));
-    format!("{name}{}: PostgreSQL {}", header.experiment, header.server.version)
+    format!("{name}{}: PostgreSQL {}", header.experiment, header.versions())
 }
 
 /// How the servers were set and loaded.

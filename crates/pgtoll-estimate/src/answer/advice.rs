@@ -69,6 +69,7 @@ mod tests {
             values: std::collections::BTreeMap::new(),
             twin_of: None,
             against: None,
+            server: None,
         };
         assert!(turns_checksums_on(&arm(true), &arm(false)));
         for (own, baseline) in [(false, false), (true, true), (false, true)] {

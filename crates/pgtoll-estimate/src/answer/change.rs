@@ -27,6 +27,16 @@ pub fn change_and_name(change: &str, arm: &str) -> String {
 }
 
 fn describe(arm: &Arm, baseline: &Arm) -> Option<String> {
+    let version = |arm: &Arm| arm.server.as_ref().map(|server| server.version.clone());
+    let server = arm.server.as_ref().filter(|server| baseline.server.as_ref() != Some(server));
+    let server = server.map(|server| {
+        let is_other_version = version(baseline).as_ref() != Some(&server.version);
+        if is_other_version {
+            format!("PostgreSQL {}", server.version)
+        } else {
+            format!("build {}", arm.name)
+        }
+    });
     let checksums = match (arm.checksums, baseline.checksums) {
         (true, false) => Some("data checksums".to_owned()),
         (false, true) => Some("no data checksums".to_owned()),
@@ -44,7 +54,7 @@ fn describe(arm: &Arm, baseline: &Arm) -> Option<String> {
     });
     let values = values.map(|(name, value)| format!("{name} {value}"));
     let all: Vec<String> =
-        checksums.into_iter().chain(changed).chain(left_out).chain(values).collect();
+        server.into_iter().chain(checksums).chain(changed).chain(left_out).chain(values).collect();
     (1..=SETTINGS_NAMED).contains(&all.len()).then(|| all.join(", "))
 }
 

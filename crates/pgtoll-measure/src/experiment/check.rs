@@ -9,7 +9,7 @@ use toml::de::DeTable;
 
 use super::mistake::{Fault, KeyPath, list, nearest};
 use super::{ArmSpec, Experiment, WorkloadSpec};
-use crate::names::{COUNTED, CROSSED, EMPTY, OPERATION, ORIGIN, PROFILER};
+use crate::names::{COUNTED, CROSSED, EMPTY, OPERATION, ORIGIN, ORIGINS, PROFILER};
 
 /// Parts that do not fit.
 #[derive(Debug)]
@@ -49,7 +49,13 @@ impl Inconsistency {
 /// Directories and programs that pgtoll makes beside the arms'.
 const RESERVED_NAMES: [&str; 4] = [ORIGIN, COUNTED, CROSSED, PROFILER];
 /// How names of others begin.
-const RESERVED_BEGINNINGS: [&str; 2] = [EMPTY, OPERATION];
+const RESERVED_BEGINNINGS: [&str; 3] = [EMPTY, OPERATION, ORIGINS];
+
+/// Whether an arm may not be called so.
+pub(super) fn is_reserved(name: &str) -> bool {
+    RESERVED_NAMES.contains(&name)
+        || RESERVED_BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))
+}
 
 /// Settings that pgtoll itself depends on.
 const RESERVED: [&str; 11] = [
@@ -113,10 +119,7 @@ impl Experiment {
         for (index, arm) in self.arms.iter().enumerate() {
             let place = root.key("arms").entry(index).key("name");
             found.extend(check_name("arm", &arm.name, place.clone()));
-            let has_beginning = RESERVED_BEGINNINGS
-                .iter()
-                .any(|reserved_beginning| arm.name.starts_with(reserved_beginning));
-            if RESERVED_NAMES.contains(&arm.name.as_str()) || has_beginning {
+            if is_reserved(&arm.name) {
                 let message = format!("arm name {:?} is pgtoll's own", arm.name);
                 found.push(Inconsistency::at(place.clone(), message));
             }
@@ -162,7 +165,8 @@ impl Experiment {
             };
             let alike = other.settings == arm.settings
                 && other.checksums == arm.checksums
-                && other.values == arm.values;
+                && other.values == arm.values
+                && other.postgres == arm.postgres;
             if !alike || other.name == arm.name {
                 let text = format!(
                     "arm {:?} is not a copy of {twin_of:?}: they must not differ",
@@ -171,7 +175,7 @@ impl Experiment {
                 let hint = if other.name == arm.name {
                     "a twin is a copy of another arm"
                 } else {
-                    "a twin has the same checksums, settings and values as the arm that it copies"
+                    "a twin has the same server, checksums, settings and values as the arm that it copies"
                 };
                 let hint = Some(hint.to_owned());
                 found.push(Inconsistency { hint, ..Inconsistency::at(place, text) });

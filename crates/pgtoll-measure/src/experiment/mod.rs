@@ -4,6 +4,7 @@ mod check;
 mod expect;
 mod mistake;
 mod own;
+mod servers;
 mod step;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ pub use self::expect::{Bound, ExpectSpec};
 pub use self::mistake::Mistake;
 use self::mistake::{Fault, KeyPath, Structure, list, nearest};
 pub use self::own::OwnWork;
+pub use self::servers::ServerChoice;
 pub use self::step::StepSpec;
 pub(crate) use self::step::{SHORTEST_STEP, StepKind, substituted};
 
@@ -109,6 +111,8 @@ pub struct ArmSpec {
     pub name: String,
     /// The first major version of PostgreSQL that it is for: older servers skip it.
     pub since: Option<u32>,
+    /// Its server: a major version, or a directory with `bin/postgres`. Default: the run's.
+    pub postgres: Option<String>,
     /// Data checksums are on.
     #[serde(default)]
     pub checksums: bool,
@@ -616,7 +620,7 @@ mod tests {
         check(
             ("checksums = true", "weather = true"),
             "weather: unknown key \"weather\" (the keys here are against, checksums, name, settings, \
-             since, twin_of, values)",
+             postgres, since, twin_of, values)",
         );
         check(
             ("checksums = true", "checksums = \"on\""),

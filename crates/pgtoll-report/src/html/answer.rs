@@ -18,7 +18,7 @@ pub(crate) fn heading(run: &Run, result: &RunResult) -> Markup {
         }
         h1 { (header.question) }
         p class="quiet" {
-            "PostgreSQL " (header.server.version) ", " (day(&header.started)) ", "
+            "PostgreSQL " (header.versions()) ", " (day(&header.started)) ", "
             (header.host.cpu) " with " (header.host.cores) " CPUs. "
             @if result.complete { "The run is complete." }
         }

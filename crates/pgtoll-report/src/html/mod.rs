@@ -62,7 +62,7 @@ pub fn html_report(run: &Run, result: &RunResult) -> String {
     };
     let title = html! {
         @if let Some(name) = &header.name { (name) ": " }
-        (header.question) " – PostgreSQL " (header.server.version) ", pgtoll"
+        (header.question) " – PostgreSQL " (header.versions()) ", pgtoll"
     };
     let words = "Made by pgtoll from the record of a run.";
     page(&title, &answer::heading(run, result), &main, words, &inert(result))

@@ -21,6 +21,7 @@ Examples:
   pgtoll measure --quick                    a first look in about a minute
   pgtoll measure --budget 20m               every workload timed
   pgtoll measure --postgres 18 --rounds 10  another server, narrower intervals
+  pgtoll measure --postgres 17 --against 18 two servers on the same work
   pgtoll measure my.toml --check            check an experiment of your own
   pgtoll measure my.toml --output result    an experiment of your own
   pgtoll measure --workload my.sql@9 --workload rare.sql --setup schema.sql
@@ -42,6 +43,9 @@ pub(crate) struct MeasureArguments {
     /// installed, else an embedded one that pip fetches.
     #[arg(long, value_name = "DIR|MAJOR")]
     pub(crate) postgres: Option<String>,
+    /// Compare servers: the experiment's baseline arm on --postgres and on this server. Again for more.
+    #[arg(long, value_name = "DIR|MAJOR", conflicts_with_all = ["all", "list"])]
+    pub(crate) against: Vec<String>,
     /// The work, instead of the experiment's: a script in pgbench's language (a file, or select-only,
     /// simple-update or tpcb-like), or a shell's command that makes load. Give several scripts weights.
     #[arg(long, value_name = "SCRIPT[@WEIGHT]|COMMAND")]

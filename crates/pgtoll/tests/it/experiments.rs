@@ -103,7 +103,7 @@ fn mistakes_have_a_place_a_mark_and_a_hint() {
         "pgtoll: my.toml:21:11: arm \"twin\" is not a copy of \"off\": they must not differ\n\
          \u{20} 21 | twin_of = \"off\"\n\
          \u{20}    |           ^^^^^\n\
-         hint: a twin has the same checksums, settings and values as the arm that it copies",
+         hint: a twin has the same server, checksums, settings and values as the arm that it copies",
     );
     check(
         &scratch,

@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's helpers may panic like the test")]
 
 mod advice;
+mod against;
 mod balance;
 mod bare_servers;
 mod bridge;

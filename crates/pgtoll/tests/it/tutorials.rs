@@ -22,7 +22,10 @@ impl Tutorial {
         for block in text.split("\n```").skip(1).step_by(2) {
             let (language, body) = block.split_once('\n').unwrap();
             match language {
-                "sh" => tutorial.script.push_str(&format!("{body}\n")),
+                "sh" => {
+                    tutorial.script.push_str(body);
+                    tutorial.script.push('\n');
+                }
                 // Commands that another machine is needed for, or an hour, are not run.
                 "text" if body.starts_with("pgtoll ") => {}
                 "text" => tutorial.printed.extend(body.lines().map(str::to_owned)),

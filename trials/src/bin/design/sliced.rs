@@ -100,6 +100,7 @@ fn run(site: &Site, plan: &Plan, name: &str, seed: u64) -> anyhow::Result<(Run, 
     let output = site.records.join(name);
     fs::create_dir_all(&output).with_context(|| format!("make {}", output.display()))?;
     let site_of_run = pgtoll_measure::Site {
+        servers: &std::collections::BTreeMap::new(),
         installation: &site.installation,
         guard: &site.guard,
         interrupt: &site.interrupt,

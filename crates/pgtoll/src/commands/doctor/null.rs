@@ -1,5 +1,6 @@
 //! `--null`: runs in which arms do not differ, for the calibration of later runs.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -43,7 +44,9 @@ pub(super) fn run(
         let number = results.len() + 1;
         let output = PathBuf::from(format!("{}-{number}", base.display()));
         printer.stage(&format!("run {number} of identical arms"));
+        let servers = BTreeMap::new();
         let site = Site {
+            servers: &servers,
             installation: &installation,
             guard,
             interrupt,

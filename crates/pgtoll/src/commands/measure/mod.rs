@@ -2,8 +2,10 @@
 //! table.
 
 mod plans;
+mod servers;
 mod several;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,7 +15,8 @@ use pgtoll_estimate::{Threshold, Twins};
 use pgtoll_format::{MajorFacts, TimeSpan, facts_of_major};
 use pgtoll_measure::{
     BUILT_IN, BenchError, Choices, Experiment, InterimEstimate, OwnWork, Plan, Progress,
-    RECORD_FILE, SettingsOfServer, Site, null, over_budget, reason_to_skip, too_coarse_for,
+    RECORD_FILE, ServerChoice, SettingsOfServer, Site, null, over_budget, reason_to_skip,
+    too_coarse_for,
 };
 use pgtoll_record::{ExperimentList, Overview, PlanRecord, RunResult, Status};
 use pgtoll_report::{Format, RecordKind, ReportedRecord, TableOptions};
@@ -42,10 +45,12 @@ pub(crate) fn run(arguments: &MeasureArguments, printer: &mut Printer) -> anyhow
     interrupt.catch_signals().context("catch signals")?;
     let like = arguments.like.as_ref().map(|dsn| Like::new(dsn, arguments, &interrupt, printer));
     let like = like.transpose()?;
-    let requested = planned_experiments(arguments, like.as_ref(), printer)?;
+    let compared = servers::compared(arguments, &interrupt, printer)?;
+    let requested = planned_experiments(arguments, like.as_ref(), &compared, printer)?;
     if arguments.check {
         return print(plans::checked(&requested), format, printer);
     }
+    let servers = servers::named(&requested, &interrupt)?;
     let work_dir = absolute(&arguments.work_dir)?;
     let user = ServerUser::choose()?;
     for warning in requested.iter().flat_map(|item| &item.warnings) {
@@ -57,19 +62,21 @@ pub(crate) fn run(arguments: &MeasureArguments, printer: &mut Printer) -> anyhow
         if let Some(found) = &found {
             warn_of_skipped(&requested, found, printer);
         }
-        let server = found.as_ref().map_or_else(to_be_fetched, |found| Ok(server(found)))?;
+        let default = || found.as_ref().map_or_else(to_be_fetched, |found| Ok(server(found)));
+        let server = servers::words(&servers).map_or_else(default, Ok)?;
         print(plans::plan(&requested, &server, &user, &work_dir), format, printer)?;
         check_output(&requested, arguments)?;
         return check_disk_space(&requested, &work_dir, printer);
     }
     let installation = installation(arguments.postgres.as_deref(), &interrupt, printer)?;
-    let plan = plans::plan(&requested, &server(&installation), &user, &work_dir);
+    let words = servers::words(&servers).unwrap_or_else(|| server(&installation));
+    let plan = plans::plan(&requested, &words, &user, &work_dir);
     let introduction = plan.text(&TableOptions::default());
     printer.say(introduction.trim_end());
     tell_leftovers(&work_dir, &user, printer);
     let guard =
         GuardOptions { keep: arguments.keep, ..GuardOptions::of_this_program(work_dir, user) };
-    let workplace = Workplace { arguments, installation, guard, interrupt, format };
+    let workplace = Workplace { arguments, installation, servers, guard, interrupt, format };
     match requested.as_slice() {
         [one] if !arguments.all => workplace.measure(one, printer),
         several => several::run(several, &workplace, printer),
@@ -115,6 +122,8 @@ struct PlannedExperiment {
 struct Workplace<'a> {
     arguments: &'a MeasureArguments,
     installation: Installation,
+    /// The servers that arms name.
+    servers: BTreeMap<String, Installation>,
     guard: GuardOptions,
     interrupt: Interrupt,
     format: Format,
@@ -139,7 +148,9 @@ impl Workplace<'_> {
 
     /// An error when the server's version skips the experiment.
     fn check_version(&self, requested: &PlannedExperiment) -> Result<(), BenchError> {
-        let reason = reason_to_skip(&requested.plan.experiment, &self.installation.version);
+        let server = servers::baseline(&requested.plan.experiment, &self.servers);
+        let server = server.unwrap_or(&self.installation);
+        let reason = reason_to_skip(&requested.plan.experiment, &server.version);
         reason.map_or(Ok(()), |reason| Err(BenchError::Skipped { reason }))
     }
 
@@ -152,6 +163,7 @@ impl Workplace<'_> {
     ) -> anyhow::Result<Result<(), BenchError>> {
         let site = Site {
             installation: &self.installation,
+            servers: &self.servers,
             guard: &self.guard,
             interrupt: &self.interrupt,
             output,
@@ -168,6 +180,7 @@ impl Workplace<'_> {
 fn planned_experiments(
     arguments: &MeasureArguments,
     like: Option<&Like>,
+    compared: &[ServerChoice],
     printer: &Printer,
 ) -> anyhow::Result<Vec<PlannedExperiment>> {
     let names: Vec<&str> = if arguments.all {
@@ -184,6 +197,7 @@ fn planned_experiments(
     let choices = choices(arguments);
     let plans = names.iter().map(|name| {
         let mut experiment = experiment(name)?;
+        experiment.compare_servers(compared);
         if let Some(like) = like {
             like.apply(&mut experiment, printer);
         }

@@ -1,0 +1,330 @@
+//! Arms on servers of their own: the clusters that they are copied from, and how their builds differ.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::io;
+
+use pgtoll_cluster::{Cluster, Installation, StopMode};
+use pgtoll_format::ControlFile;
+use pgtoll_record::ArmBuild;
+use sha2::{Digest as _, Sha256};
+
+use crate::names::{DATABASE, ORIGIN, ORIGINS};
+use crate::prepare::Shown;
+use crate::run::Run;
+use crate::{ArmSpec, BenchError, Site};
+
+/// The clusters that arms are copied from: one for each format of data, since servers of one format
+/// share byte-identical copies.
+pub(crate) struct Origins<'a> {
+    /// The baseline's first.
+    clusters: Vec<Cluster>,
+    /// Each arm's origin, by its place, and its server.
+    arms: BTreeMap<String, (usize, &'a Installation)>,
+}
+
+impl<'a> Origins<'a> {
+    /// Makes them with `initdb`, stopped.
+    pub(crate) fn make(site: &Site<'a>, run: &mut Run<'_>) -> Result<Self, BenchError> {
+        let experiment = &run.plan.experiment;
+        let is_baseline = |arm: &&ArmSpec| arm.name == experiment.baseline;
+        let baseline = experiment.arms.iter().filter(is_baseline);
+        let others = experiment.arms.iter().filter(|arm| !is_baseline(arm));
+        let mut origins = Self { clusters: Vec::new(), arms: BTreeMap::new() };
+        for arm in baseline.chain(others) {
+            let server = site.server(arm);
+            let place = match origins.arms.values().find(|(_, other)| *other == server) {
+                Some((place, _)) => *place,
+                None => origins.place(server, run)?,
+            };
+            origins.arms.insert(arm.name.clone(), (place, server));
+        }
+        Ok(origins)
+    }
+
+    /// The place of a cluster with the server's format of data, which is made if there is none.
+    fn place(&mut self, server: &Installation, run: &mut Run<'_>) -> Result<usize, BenchError> {
+        run.stage(&format!("initdb of PostgreSQL {}", server.version));
+        let made = self.clusters.len();
+        let name = if made == 0 { ORIGIN.to_owned() } else { format!("{ORIGINS}{made}") };
+        let cluster = Cluster::init(run.guard, server, &name, false)?;
+        let format = data_format(&cluster)?;
+        for (place, other) in self.clusters.iter().enumerate() {
+            if data_format(other)? == format {
+                cluster.remove(run.guard)?;
+                return Ok(place);
+            }
+        }
+        self.clusters.push(cluster);
+        Ok(made)
+    }
+
+    /// The one that the baseline is copied from.
+    pub(crate) fn baseline(&self) -> &Cluster {
+        &self.clusters[0]
+    }
+
+    pub(crate) fn all(&self) -> &[Cluster] {
+        &self.clusters
+    }
+
+    /// The one that an arm is copied from.
+    pub(crate) fn origin(&self, arm: &str) -> &Cluster {
+        &self.clusters[self.arms.get(arm).map_or(0, |(place, _)| *place)]
+    }
+
+    /// Copies an arm's origin, for the arm's server.
+    pub(crate) fn copy(
+        &self,
+        arm: &str,
+        name: &str,
+        run: &mut Run<'_>,
+    ) -> Result<Cluster, BenchError> {
+        let origin = self.origin(arm);
+        Ok(match self.arms.get(arm) {
+            Some((_, server)) => origin.copy_for(run.guard, name, server)?,
+            None => origin.copy(run.guard, name)?,
+        })
+    }
+
+    /// An error when clusters that were loaded apart do not hold the same rows.
+    pub(crate) fn check_contents(&self, run: &mut Run<'_>) -> Result<(), BenchError> {
+        let [first, others @ ..] = self.clusters.as_slice() else { return Ok(()) };
+        if others.is_empty() {
+            return Ok(());
+        }
+        run.stage("compare the rows of the servers' tables");
+        let expected = contents(first, run)?;
+        for cluster in others {
+            let found = contents(cluster, run)?;
+            let tables: BTreeSet<&String> = expected.keys().chain(found.keys()).collect();
+            let differing =
+                tables.into_iter().find(|table| found.get(*table) != expected.get(*table));
+            if let Some(table) = differing {
+                return Err(BenchError::ContentsDiffer {
+                    table: table.clone(),
+                    version: cluster.version().to_string(),
+                    baseline: first.version().to_string(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn remove(self, run: &mut Run<'_>) -> Result<(), BenchError> {
+        for cluster in self.clusters {
+            cluster.remove(run.guard)?;
+        }
+        Ok(())
+    }
+}
+
+/// The facts of a data directory that a server has to agree with to start on it, as `pg_control` has
+/// them.
+fn data_format(cluster: &Cluster) -> Result<[u32; 8], BenchError> {
+    let path = cluster.data().join("global/pg_control");
+    let read = pgtoll_system::read(&path, 1 << 16).and_then(|bytes| {
+        ControlFile::read(&bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    });
+    let control = read.map_err(|source| BenchError::Read { path, source })?;
+    Ok([
+        control.control_version,
+        control.catalog_version,
+        control.alignment_max,
+        control.block_bytes,
+        control.file_blocks,
+        control.wal_block_bytes,
+        control.wal_segment_bytes,
+        control.name_bytes,
+    ])
+}
+
+/// The number of rows of each table of the users' schemas, with a sum over them that does not depend
+/// on their order.
+fn contents(cluster: &Cluster, run: &mut Run<'_>) -> Result<BTreeMap<String, String>, BenchError> {
+    const TABLES: &str = "SELECT format('%I.%I', nspname, relname) AS name \
+        FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace \
+        WHERE relkind = 'r' AND relpersistence <> 't' \
+        AND nspname NOT IN ('pg_catalog', 'information_schema')";
+    cluster.start(run.guard)?;
+    let mut connection = cluster.connect(DATABASE)?;
+    let query = |source| BenchError::query(cluster, source);
+    let mut found = BTreeMap::new();
+    for row in connection.query(TABLES).map_err(query)? {
+        let table = row.text("name").map_err(query)?.to_owned();
+        let sql = format!(
+            "SELECT count(*) || ' rows, ' || \
+             coalesce(sum(('x' || left(md5(t::text), 15))::bit(60)::bigint), 0) AS content \
+             FROM {table} AS t"
+        );
+        let row = connection.query_one(&sql).map_err(query)?;
+        found.insert(table, row.text("content").map_err(query)?.to_owned());
+    }
+    connection.close();
+    cluster.stop(run.guard, StopMode::Fast)?;
+    Ok(found)
+}
+
+/// Reads the programs of servers that are compared from the disk again, all in the same way, before
+/// they start. Where a file's pages lie in memory, and in pieces of which size, is luck that lasts as
+/// long as they stay there: two copies of one build, one just written and one read page by page as it
+/// ran, differed by 4 % in server CPU. Drawn again for each start, it is in the spread between rounds.
+pub(crate) fn programs_read_again(clusters: &[Cluster], run: &Run<'_>) -> Result<(), BenchError> {
+    if run.plan.experiment.has_servers() {
+        for cluster in clusters {
+            cluster.read_program_again()?;
+        }
+    }
+    Ok(())
+}
+
+/// The builds of the arms' servers, where arms have servers of their own, and the settings in which
+/// they differ from the baseline's as shipped, which are noted too.
+pub(crate) fn builds(clusters: &[Cluster], run: &mut Run<'_>) -> Result<Vec<ArmBuild>, BenchError> {
+    let experiment = &run.plan.experiment;
+    if !experiment.has_servers() {
+        return Ok(Vec::new());
+    }
+    run.stage("ask the servers for their builds");
+    let mut found = Vec::new();
+    for (arm, cluster) in experiment.arms.iter().zip(clusters) {
+        if arm.twin_of.is_none() {
+            found.push(build(arm, cluster, run)?);
+        }
+    }
+    let baseline = found.iter().find(|(build, _)| build.arm == experiment.baseline);
+    let Some(shipped) = baseline.map(|(_, shown)| shown.shipped()) else { return Ok(Vec::new()) };
+    let mut builds = Vec::new();
+    for (mut build, shown) in found {
+        if build.arm != experiment.baseline {
+            build.differing = differing(&shipped, &shown.shipped());
+            run.note(differing_words(&build, &experiment.baseline))?;
+        }
+        builds.push(build);
+    }
+    Ok(builds)
+}
+
+fn build(
+    arm: &ArmSpec,
+    cluster: &Cluster,
+    run: &mut Run<'_>,
+) -> Result<(ArmBuild, Shown), BenchError> {
+    const CONFIGURATION: &str = "SELECT version() AS version, \
+        coalesce((SELECT setting FROM pg_config WHERE name = 'CONFIGURE'), '') AS configure, \
+        coalesce((SELECT setting FROM pg_config WHERE name = 'CFLAGS'), '') AS cflags";
+    let program = cluster.client("postgres")?;
+    let bytes = pgtoll_system::read(&program, 1 << 30)
+        .map_err(|source| BenchError::Read { path: program, source })?;
+    cluster.configure(run.guard, &run.plan.experiment.settings)?;
+    cluster.start(run.guard)?;
+    let mut connection = cluster.connect(DATABASE)?;
+    let shown = Shown::by(arm, cluster, &mut connection)?;
+    let query = |source| BenchError::query(cluster, source);
+    let row = connection.query_one(CONFIGURATION).map_err(query)?;
+    let text = |name| row.text(name).map(str::to_owned).map_err(query);
+    let known = |text: String| Some(text).filter(|text| !text.is_empty());
+    let build = ArmBuild {
+        arm: arm.name.clone(),
+        version_text: text("version")?,
+        configure: known(text("configure")?),
+        cflags: known(text("cflags")?),
+        postgres_bytes: bytes.len() as u64,
+        postgres_sha256: hexadecimal(&Sha256::digest(&bytes)),
+        differing: BTreeMap::new(),
+    };
+    connection.close();
+    cluster.stop(run.guard, StopMode::Fast)?;
+    Ok((build, shown))
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Settings that differ: the baseline's value and the arm's, `None` where a server has no such setting.
+fn differing(
+    baseline: &BTreeMap<String, String>,
+    own: &BTreeMap<String, String>,
+) -> BTreeMap<String, (Option<String>, Option<String>)> {
+    let names: BTreeSet<&String> = baseline.keys().chain(own.keys()).collect();
+    let pairs = names.into_iter().map(|name| (name, baseline.get(name), own.get(name)));
+    let differing = pairs.filter(|(_, baseline, own)| baseline != own);
+    differing
+        .map(|(name, baseline, own)| (name.clone(), (baseline.cloned(), own.cloned())))
+        .collect()
+}
+
+/// Settings that are named: more are counted.
+const NAMED: usize = 12;
+
+fn differing_words(build: &ArmBuild, baseline: &str) -> String {
+    let arm = &build.arm;
+    let both = build.differing.iter().filter_map(|(name, values)| match values {
+        (Some(other), Some(own)) => Some(format!("{name} {} (not {})", shown(own), shown(other))),
+        _ => None,
+    });
+    let both: Vec<String> = both.collect();
+    let count = |is_own: bool| {
+        let only = build.differing.values();
+        let only = only.filter(|(other, own)| if is_own { other } else { own }.is_none());
+        only.count()
+    };
+    let new = count(true);
+    let gone = count(false);
+    let mut parts = Vec::new();
+    if !both.is_empty() {
+        let rest = both.len().saturating_sub(NAMED);
+        let named = both[..both.len() - rest].join(", ");
+        let rest = if rest > 0 { format!(" and {rest} more") } else { String::new() };
+        parts.push(format!("{named}{rest}"));
+    }
+    if new > 0 {
+        parts.push(format!("settings that only {arm} has: {new}"));
+    }
+    if gone > 0 {
+        parts.push(format!("settings that only {baseline} has: {gone}"));
+    }
+    if parts.is_empty() {
+        return format!("{arm} and {baseline} have the same settings as shipped");
+    }
+    format!("as shipped {arm} differs from {baseline} in its settings: {}", parts.join("; "))
+}
+
+fn shown(value: &str) -> &str {
+    if value.is_empty() { "''" } else { value }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_differ_are_named_and_those_of_one_server_counted() {
+        let settings = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+            pairs.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect()
+        };
+        let old =
+            settings(&[("jit", "on"), ("old_snapshot_threshold", "-1"), ("work_mem", "4096")]);
+        let new = settings(&[("io_method", "worker"), ("jit", "off"), ("work_mem", "4096")]);
+        let build = ArmBuild {
+            arm: "18".into(),
+            version_text: String::new(),
+            configure: None,
+            cflags: None,
+            postgres_bytes: 0,
+            postgres_sha256: String::new(),
+            differing: differing(&old, &new),
+        };
+        assert_eq!(
+            differing_words(&build, "16"),
+            "as shipped 18 differs from 16 in its settings: jit off (not on); settings that only 18 has: 1; \
+             settings that only 16 has: 1"
+        );
+        let alike = ArmBuild { differing: differing(&old, &old), ..build };
+        assert_eq!(differing_words(&alike, "16"), "18 and 16 have the same settings as shipped");
+    }
+}
