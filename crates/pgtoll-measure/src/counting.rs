@@ -14,9 +14,10 @@ use pgtoll_workload::{Client, Mix, Script};
 
 use crate::names::{COUNTED, DATABASE};
 use crate::predicting::{of_stretch, predictions};
-use crate::prepare::{Shown, check_shown, settings};
+use crate::prepare::settings;
 use crate::readings::io_bytes;
 use crate::run::Run;
+use crate::shown::{Shown, check_shown};
 use crate::{ArmSpec, BenchError, WorkloadSpec};
 
 /// Counts every workload of a script that says how many transactions, arm after arm: one client,

@@ -40,6 +40,7 @@ mod run;
 mod server;
 mod servers;
 mod sessions;
+mod shown;
 mod site;
 mod skipping;
 mod timed;

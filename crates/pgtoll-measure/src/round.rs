@@ -15,10 +15,11 @@ use pgtoll_workload::Tally;
 use crate::interim::{InterimEstimate, half_width};
 use crate::pace::FEWEST_BLOCKS;
 use crate::plan::ROUNDS;
-use crate::prepare::{Shown, check_shown, settings};
+use crate::prepare::settings;
 use crate::run::Run;
 use crate::server::{Length, Load, Server};
 use crate::servers::programs_read_again;
+use crate::shown::{Shown, check_shown};
 use crate::units::nanoseconds;
 use crate::{BenchError, Plan, Progress, WorkloadSpec};
 

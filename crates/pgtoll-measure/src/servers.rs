@@ -10,8 +10,8 @@ use pgtoll_record::ArmBuild;
 use sha2::{Digest as _, Sha256};
 
 use crate::names::{DATABASE, ORIGIN, ORIGINS};
-use crate::prepare::Shown;
 use crate::run::Run;
+use crate::shown::Shown;
 use crate::{ArmSpec, BenchError, Site};
 
 /// The clusters that arms are copied from: one for each format of data, since servers of one format
@@ -44,7 +44,11 @@ impl<'a> Origins<'a> {
 
     /// The place of a cluster with the server's format of data, which is made if there is none.
     fn place(&mut self, server: &Installation, run: &mut Run<'_>) -> Result<usize, BenchError> {
-        run.stage(&format!("initdb of PostgreSQL {}", server.version));
+        if run.plan.experiment.has_servers() {
+            run.stage(&format!("initdb of PostgreSQL {}", server.version));
+        } else {
+            run.stage("initdb");
+        }
         let made = self.clusters.len();
         let name = if made == 0 { ORIGIN.to_owned() } else { format!("{ORIGINS}{made}") };
         let cluster = Cluster::init(run.guard, server, &name, false)?;

@@ -578,7 +578,7 @@ mod tests {
         check(
             ("twin_of = \"off\"", &pick("hints")),
             "\"hints\": arm \"twin\" is not a copy of \"hints\": they must not differ (a twin has the \
-             same checksums, settings and values as the arm that it copies)",
+             same server, checksums, settings and values as the arm that it copies)",
         );
         check(
             ("twin_of = \"off\"", &pick("twin")),
@@ -619,8 +619,8 @@ mod tests {
         );
         check(
             ("checksums = true", "weather = true"),
-            "weather: unknown key \"weather\" (the keys here are against, checksums, name, settings, \
-             postgres, since, twin_of, values)",
+            "weather: unknown key \"weather\" (the keys here are against, checksums, name, postgres, \
+             settings, since, twin_of, values)",
         );
         check(
             ("checksums = true", "checksums = \"on\""),
