@@ -72,6 +72,32 @@ impl Installation {
         Err(ClusterError::NoProgram { directory: self.bin.clone(), program: name.to_owned() })
     }
 
+    /// The same server with a copy of `postgres` of its own, in the guard's directory. Beside the copy, in
+    /// each directory on the way to it, are links to what the original has there: a server finds its
+    /// libraries and files by their places relative to its own.
+    pub fn with_own_program(&self, guard: &mut Guard, name: &str) -> Result<Self, ClusterError> {
+        const MIRROR: &str = r#"set -e
+to=$1$2
+mkdir -p "$to"
+cp "$2/postgres" "$to/postgres"
+from=$2
+skip=postgres
+while :; do
+    for path in "$from"/*; do
+        [ "${path##*/}" = "$skip" ] || ln -s "$path" "$1$from/"
+    done
+    [ -n "$from" ] || break
+    skip=${from##*/}
+    from=${from%/*}
+done"#;
+        let bin = fs::canonicalize(&self.bin).map_err(ClusterError::io("find", &self.bin))?;
+        let root = guard.directory().join(".programs").join(name);
+        let (to, from) = (root.to_string_lossy().into_owned(), bin.to_string_lossy().into_owned());
+        guard.run(Path::new("/bin/sh"), &["-c", MIRROR, "mirror", &to, &from])?;
+        let bin = PathBuf::from(format!("{to}{from}"));
+        Ok(Self { bin, ..self.clone() })
+    }
+
     /// The directories that its programs need to read.
     pub fn directories(&self) -> Vec<PathBuf> {
         let beside = |name: &&str| Some(self.bin.parent()?.join(name));

@@ -85,10 +85,12 @@ impl<'a> Origins<'a> {
         run: &mut Run<'_>,
     ) -> Result<Cluster, BenchError> {
         let origin = self.origin(arm);
-        Ok(match self.arms.get(arm) {
-            Some((_, server)) => origin.copy_for(run.guard, name, server)?,
-            None => origin.copy(run.guard, name)?,
-        })
+        let server = self.arms.get(arm).filter(|_| run.plan.experiment.has_servers());
+        let Some((_, server)) = server else { return Ok(origin.copy(run.guard, name)?) };
+        // Arms that run one file share its pages in the processor's caches, also while they take
+        // turns: a twin beside its original would be faster than an equal build in a file of its own.
+        let own = server.with_own_program(run.guard, name)?;
+        Ok(origin.copy_for(run.guard, name, &own)?)
     }
 
     /// An error when clusters that were loaded apart do not hold the same rows.
