@@ -447,11 +447,8 @@ impl Cluster {
     /// that a running server of it has mapped stay.
     pub fn read_program_again(&self) -> Result<(), ClusterError> {
         let program = self.installation.program("postgres")?;
-        let program = fs::canonicalize(&program).map_err(ClusterError::io("find", &program))?;
-        let read = evict(&program).and_then(|()| {
-            let mut file = File::open(&program)?;
-            io::copy(&mut file, &mut io::sink())
-        });
+        let read = evict(&program)
+            .and_then(|()| io::copy(&mut pgtoll_system::open(&program)?, &mut io::sink()));
         read.map_err(ClusterError::io("read", &program))?;
         Ok(())
     }

@@ -76,20 +76,7 @@ impl Installation {
     /// each directory on the way to it, are links to what the original has there: a server finds its
     /// libraries and files by their places relative to its own.
     pub fn with_own_program(&self, guard: &mut Guard, name: &str) -> Result<Self, ClusterError> {
-        const MIRROR: &str = r#"set -e
-to=$1$2
-mkdir -p "$to"
-cp "$2/postgres" "$to/postgres"
-from=$2
-skip=postgres
-while :; do
-    for path in "$from"/*; do
-        [ "${path##*/}" = "$skip" ] || ln -s "$path" "$1$from/"
-    done
-    [ -n "$from" ] || break
-    skip=${from##*/}
-    from=${from%/*}
-done"#;
+        const MIRROR: &str = include_str!("own_program.sh");
         let bin = fs::canonicalize(&self.bin).map_err(ClusterError::io("find", &self.bin))?;
         let root = guard.directory().join(".programs").join(name);
         let (to, from) = (root.to_string_lossy().into_owned(), bin.to_string_lossy().into_owned());

@@ -15,8 +15,7 @@ use crate::{ArmSpec, BenchError, ExpectSpec, Experiment, Plan, Site, StepSpec, W
 /// The first line of a plan's record.
 pub(crate) fn header(plan: &Plan, site: &Site<'_>) -> Result<Header, BenchError> {
     let experiment = &plan.experiment;
-    let baseline = experiment.arms.iter().find(|arm| arm.name == experiment.baseline);
-    let baseline = baseline.map_or(site.installation, |arm| site.server(arm));
+    let baseline = site.baseline(experiment);
     Ok(Header {
         schema: RECORD_SCHEMA.to_owned(),
         kind: "run".to_owned(),

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use pgtoll_cluster::{ClusterError, Guard, Installation, MemoryGroup, StopMode};
-use pgtoll_format::MajorFacts;
 use pgtoll_record::{End, EndStatus, Line, Prepared};
 use pgtoll_wire::Connection;
 
@@ -30,7 +29,7 @@ pub fn measure(
 ) -> Result<(), BenchError> {
     let began = Instant::now();
     plan.check_room(&site.guard.base)?;
-    check_programs(&plan.experiment, site.installation)?;
+    check_programs(&plan.experiment, site.baseline(&plan.experiment))?;
     let mut guard = Guard::begin(site.guard, site.interrupt)?;
     progress(Progress::Directory(guard.directory()));
     let first = Line::Header(Box::new(header(plan, site)?));
@@ -67,8 +66,6 @@ fn run(
     recorder: &mut Recorder,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<(), BenchError> {
-    let baseline = baseline(&plan.experiment, site);
-    let facts = baseline.version.facts().map_err(ClusterError::from)?;
     let mut run = Run {
         plan,
         interrupt: site.interrupt,
@@ -78,7 +75,7 @@ fn run(
         progress,
         began: Instant::now(),
     };
-    check_version(baseline, facts, plan)?;
+    check_versions(site, &plan.experiment)?;
     let pgtoll = own_program(site, &mut run)?;
     let origins = Origins::make(site, &mut run)?;
     let mut plan = without_skipped(origins.baseline(), &mut run)?;
@@ -118,12 +115,6 @@ fn hold_io_workers(experiment: &mut Experiment, site: &Site<'_>) -> Result<(), B
     Ok(())
 }
 
-/// The server of the baseline.
-fn baseline<'a>(experiment: &Experiment, site: &Site<'a>) -> &'a Installation {
-    let arm = experiment.arms.iter().find(|arm| arm.name == experiment.baseline);
-    arm.map_or(site.installation, |arm| site.server(arm))
-}
-
 fn end(outcome: &Result<(), BenchError>, began: Instant) -> End {
     End {
         status: match outcome {
@@ -136,19 +127,20 @@ fn end(outcome: &Result<(), BenchError>, began: Instant) -> End {
     }
 }
 
-/// The server's version has what the experiment compares. A program's transactions are read from the
+/// The servers' versions have what the experiment compares. A program's transactions are read from the
 /// server's counters at each slice's end.
-fn check_version(
-    server: &Installation,
-    facts: &'static MajorFacts,
-    plan: &Plan,
-) -> Result<(), BenchError> {
-    if let Some(reason) = reason_to_skip(&plan.experiment, &server.version) {
+fn check_versions(site: &Site<'_>, experiment: &Experiment) -> Result<(), BenchError> {
+    if let Some(reason) = reason_to_skip(experiment, &site.baseline(experiment).version) {
         return Err(BenchError::Skipped { reason });
     }
-    let has_command = plan.experiment.workloads.iter().any(|workload| workload.command.is_some());
-    if has_command && !facts.has_force_next_flush {
-        return Err(BenchError::TooOldForCommands(server.version.to_string()));
+    if experiment.workloads.iter().all(|workload| workload.command.is_none()) {
+        return Ok(());
+    }
+    for arm in &experiment.arms {
+        let version = &site.server(arm).version;
+        if !version.facts().map_err(ClusterError::from)?.has_force_next_flush {
+            return Err(BenchError::TooOldForCommands(version.to_string()));
+        }
     }
     Ok(())
 }

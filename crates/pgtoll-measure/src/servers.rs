@@ -6,7 +6,7 @@ use std::io;
 
 use pgtoll_cluster::{Cluster, Installation, StopMode};
 use pgtoll_format::ControlFile;
-use pgtoll_record::ArmBuild;
+use pgtoll_record::{ArmBuild, ShippedValues};
 use sha2::{Digest as _, Sha256};
 
 use crate::names::{DATABASE, ORIGIN, ORIGINS};
@@ -251,16 +251,19 @@ fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
-/// Settings that differ: the baseline's value and the arm's, `None` where a server has no such setting.
+/// Settings that differ, by name.
 fn differing(
     baseline: &BTreeMap<String, String>,
     own: &BTreeMap<String, String>,
-) -> BTreeMap<String, (Option<String>, Option<String>)> {
+) -> BTreeMap<String, ShippedValues> {
     let names: BTreeSet<&String> = baseline.keys().chain(own.keys()).collect();
     let pairs = names.into_iter().map(|name| (name, baseline.get(name), own.get(name)));
     let differing = pairs.filter(|(_, baseline, own)| baseline != own);
     differing
-        .map(|(name, baseline, own)| (name.clone(), (baseline.cloned(), own.cloned())))
+        .map(|(name, baseline, own)| {
+            let values = ShippedValues { baseline: baseline.cloned(), arm: own.cloned() };
+            (name.clone(), values)
+        })
         .collect()
 }
 
@@ -269,18 +272,13 @@ const NAMED: usize = 12;
 
 fn differing_words(build: &ArmBuild, baseline: &str) -> String {
     let arm = &build.arm;
-    let both = build.differing.iter().filter_map(|(name, values)| match values {
-        (Some(other), Some(own)) => Some(format!("{name} {} (not {})", shown(own), shown(other))),
-        _ => None,
+    let both = build.differing.iter().filter_map(|(name, values)| {
+        let own = shown(values.arm.as_ref()?);
+        Some(format!("{name} {own} (not {})", shown(values.baseline.as_ref()?)))
     });
     let both: Vec<String> = both.collect();
-    let count = |is_own: bool| {
-        let only = build.differing.values();
-        let only = only.filter(|(other, own)| if is_own { other } else { own }.is_none());
-        only.count()
-    };
-    let new = count(true);
-    let gone = count(false);
+    let new = build.differing.values().filter(|values| values.baseline.is_none()).count();
+    let gone = build.differing.values().filter(|values| values.arm.is_none()).count();
     let mut parts = Vec::new();
     if !both.is_empty() {
         let rest = both.len().saturating_sub(NAMED);

@@ -7,7 +7,7 @@ use pgtoll_cluster::{GuardOptions, Installation};
 use pgtoll_record::Calibration;
 use pgtoll_system::Interrupt;
 
-use crate::ArmSpec;
+use crate::{ArmSpec, Experiment};
 
 /// The site of a run.
 #[derive(Debug)]
@@ -37,5 +37,11 @@ impl<'a> Site<'a> {
     pub fn server(&self, arm: &ArmSpec) -> &'a Installation {
         let own = arm.postgres.as_ref().and_then(|name| self.servers.get(name));
         own.unwrap_or(self.installation)
+    }
+
+    /// The baseline's server.
+    pub fn baseline(&self, experiment: &Experiment) -> &'a Installation {
+        let arm = experiment.arms.iter().find(|arm| arm.name == experiment.baseline);
+        arm.map_or(self.installation, |arm| self.server(arm))
     }
 }

@@ -390,10 +390,18 @@ pub struct ArmBuild {
     pub postgres_bytes: u64,
     /// SHA-256 of `postgres`, in hexadecimal.
     pub postgres_sha256: String,
-    /// Settings that differ from the baseline's as shipped: the baseline's value and the arm's; `null`
-    /// where a server has no such setting.
+    /// Settings that differ from the baseline's as shipped, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub differing: BTreeMap<String, (Option<String>, Option<String>)>,
+    pub differing: BTreeMap<String, ShippedValues>,
+}
+
+/// A setting's values as two servers ship it; `null` where a server has no such setting.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ShippedValues {
+    /// The baseline's value.
+    pub baseline: Option<String>,
+    /// The arm's value.
+    pub arm: Option<String>,
 }
 
 /// A round begins.
@@ -551,7 +559,7 @@ pub struct ArmRound {
     /// CPU time of the server from its start to the end of the round, in ns, from its processes'
     /// clocks.
     pub cpu_observed_ns: u64,
-    /// CPU time of the server from its start to its end, in ns, as the kernel told the one who waited
+    /// CPU time of the server from its start to its end, in ns, as the kernel reported to the process that waited
     /// for it (`wait4`).
     pub cpu_reaped_ns: u64,
     /// The part in the kernel, in ns; see [`Host::cpu_split`].

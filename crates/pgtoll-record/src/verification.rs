@@ -30,7 +30,7 @@ pub struct VerificationRecord {
     /// The checks that were left out, each with the reason.
     #[serde(default)]
     pub left_out: Vec<String>,
-    /// Ended by the one who ran it before all was read.
+    /// Its user ended it before all was read.
     pub interrupted: bool,
     /// How much was read.
     pub read: VerifiedAmount,

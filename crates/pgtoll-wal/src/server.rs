@@ -198,7 +198,7 @@ impl<C: Collect> Reading<'_, C> {
             sender.streaming.close();
             let why = match &end {
                 Ok(stopped @ End::ServerStopped(_)) => stopped.to_string(),
-                // It is gone the one who asks.
+                // The caller is gone.
                 Err(ServerError::Replication(Error::WalRemoved { .. })) => return (end, resumed),
                 Err(ServerError::Replication(error)) => error.to_string(),
                 _ => return (end, resumed),

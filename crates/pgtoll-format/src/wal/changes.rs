@@ -122,7 +122,7 @@ impl Record<'_> {
         is_insertion && block.id == RANGE_MAP && !has_image
     }
 
-    /// Whether the record takes this page out of its B-tree: the one who uses it next makes it again,
+    /// Whether the record takes this page out of its B-tree: its next user initializes it,
     /// and may fail before WAL says so.
     pub fn frees_page(&self, block: &BlockReference) -> bool {
         let unlinks = matches!(

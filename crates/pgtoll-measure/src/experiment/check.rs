@@ -246,6 +246,10 @@ impl Experiment {
             let text = "data checksums cannot be changed without a restart: no crossover";
             Inconsistency::at(place(index).key("checksums"), text)
         }));
+        found.extend(arms().filter(|(_, arm)| arm.postgres.is_some()).map(|(index, _)| {
+            let text = "a server of its own cannot be changed without a restart: no crossover";
+            Inconsistency::at(place(index).key("postgres"), text)
+        }));
         for (index, arm) in arms() {
             for name in NOT_CROSSED.iter().filter(|name| arm.settings.contains_key(**name)) {
                 let text = format!(

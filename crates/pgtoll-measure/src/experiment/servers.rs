@@ -44,11 +44,10 @@ fn label(name: &str) -> String {
     let plain = |character: char| character.is_ascii_alphanumeric() || character == '_';
     let label: String =
         part.chars().take(LABEL_LENGTH).map(|one| if plain(one) { one } else { '-' }).collect();
-    match label.chars().any(plain) {
-        true if is_reserved(&label) => format!("pg-{label}"),
-        true => label,
-        false => "server".to_owned(),
+    if !label.chars().any(plain) {
+        return "server".to_owned();
     }
+    if is_reserved(&label) { format!("pg-{label}") } else { label }
 }
 
 impl Experiment {
@@ -105,5 +104,14 @@ mod tests {
         );
         assert_eq!(experiment.baseline, "17");
         assert_eq!(experiment.question, "Is 18-6 slower than 17 on this work?");
+    }
+
+    #[test]
+    fn one_cluster_cannot_have_two_servers() {
+        let mut experiment = Experiment::built_in("wal-compression").unwrap().unwrap();
+        assert!(experiment.crossover);
+        experiment.arms[1].postgres = Some("18".to_owned());
+        let error = experiment.checked().unwrap_err().to_string();
+        assert!(error.contains("no crossover"), "{error}");
     }
 }

@@ -1,5 +1,5 @@
 //! Sees to it that a replay continues: finds circles of waits, in which a session waits for another one's
-//! statement that waits, at the server or here, for the first one; and finds that nobody continues at all.
+//! statement that waits, at the server or here, for the first one; and finds that no session makes progress.
 //! Then one of the sessions is let go.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -26,7 +26,7 @@ pub struct CheckpointSurvey {
 }
 
 impl CheckpointSurvey {
-    /// Counts checkpoints there, for the one who has seen enough.
+    /// Counts checkpoints there, for callers that stop early.
     pub fn counting(seen: Arc<AtomicUsize>) -> Self {
         Self { seen: Some(seen), ..Self::default() }
     }

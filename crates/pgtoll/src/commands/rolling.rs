@@ -83,7 +83,7 @@ fn options(command: &RollingCommand<'_>) -> anyhow::Result<RollingOptions> {
     })
 }
 
-/// Steps go to stderr, questions to the one who sits at the terminal.
+/// Steps go to stderr, questions to the user at the terminal.
 struct Dialogue<'a> {
     printer: &'a mut Printer,
     /// By `--yes`.

@@ -3,7 +3,7 @@
 use std::fs;
 
 use pgtoll_cluster::Installation;
-use pgtoll_record::{Line, Run};
+use pgtoll_record::{Line, Run, ShippedValues};
 
 use crate::support::{Scratch, pgtoll, run, servers, small_measure};
 
@@ -49,8 +49,8 @@ fn two_versions_are_compared_on_the_same_rows() {
     assert_eq!(builds.len(), 2, "{builds:?}");
     assert!(builds.iter().all(|build| build.postgres_sha256.len() == 64 && build.cflags.is_some()));
     assert!(builds[0].differing.is_empty(), "the baseline differs from nothing");
-    let old_only = |values: &(Option<String>, Option<String>)| values.1.is_none();
-    assert!(builds[1].differing.values().any(old_only), "{:?}", builds[1].differing);
+    let is_gone = |values: &ShippedValues| values.arm.is_none();
+    assert!(builds[1].differing.values().any(is_gone), "{:?}", builds[1].differing);
     assert!(ran.stdout.contains("as shipped"), "{}", ran.stdout);
     scratch.assert_empty();
 }

@@ -103,7 +103,7 @@ fn cpu_goal(trials: &[Trial]) -> Option<Goal> {
     ))
 }
 
-/// What servers can be notified of this without a trial: how well the program predicts what it finds.
+/// The self-tests of servers, without a trial: how well the program predicts what it finds.
 fn blind(text: &mut String, trials: &[Trial]) {
     let scored: Vec<Scored> = trials.iter().flat_map(Trial::scored_blind).collect();
     if let Some(error) = mean(scored.iter().map(Scored::error)) {

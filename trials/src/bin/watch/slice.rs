@@ -13,7 +13,7 @@ use pgtoll_workload::{BUILT_IN, Crowd, Mix, Script, Until};
 pub(crate) const DATABASE: &str = "postgres";
 const SCRIPT: &str = "tpcb-like";
 
-/// What continues beside the load.
+/// Work beside the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arm {
     Alone,

@@ -43,11 +43,12 @@ pub(super) fn named(
     let mut found = BTreeMap::new();
     let arms = requested.iter().flat_map(|one| &one.plan.experiment.arms);
     for name in arms.filter_map(|arm| arm.postgres.as_ref()) {
-        if !found.contains_key(name)
-            && let Some(installation) = finder.find(Some(name))?
-        {
-            found.insert(name.clone(), installation);
+        if found.contains_key(name) {
+            continue;
         }
+        let hint = "`pgtoll postgres list` shows the servers of this machine";
+        let missing = || Usage::error(format!("no server {name} was found"), hint);
+        found.insert(name.clone(), finder.find(Some(name))?.ok_or_else(missing)?);
     }
     for experiment in requested {
         check_different(&experiment.plan.experiment, &found)?;

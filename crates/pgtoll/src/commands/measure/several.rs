@@ -21,7 +21,7 @@ pub(crate) const OVERVIEW_FILE: &str = "overview.json";
 /// The overview for people.
 const INDEX_FILE: &str = "index.html";
 
-/// Runs them one after the other. One that fails is told, and the others continue; a signal ends all.
+/// Runs them one after the other. One that fails is reported, and the others continue; a signal ends all.
 pub(super) fn run(
     requested: &[PlannedExperiment],
     workplace: &Workplace<'_>,
