@@ -82,5 +82,8 @@ lose_a_node() {
 lose_a_node &
 
 until scontrol ping | grep -q UP; do sleep 0.1; done
-PATH="$PWD/bin:$PATH" sbatch --wait --array=0-19 --output="$PWD/task-%a.log" "$batch" "$plan"
+PATH="$PWD/bin:$PATH" sbatch --array=0-19 --output="$PWD/task-%a.log" "$batch" "$plan"
+# Not sbatch --wait: it remembers the worst status that it ever saw, also that of a task that runs again.
+states() { squeue --noheader --array --states=all --format=%T; }
+until [ "$(states | grep -cx COMPLETED)" = 20 ]; do sleep 0.2; done
 cat lost
