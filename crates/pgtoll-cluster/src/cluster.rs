@@ -217,17 +217,34 @@ impl Cluster {
         guard: &mut Guard,
         settings: &BTreeMap<String, String>,
     ) -> Result<(), ClusterError> {
-        let mut file = String::new();
-        for (name, value) in settings {
-            let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
-            if name.is_empty() || !name.chars().all(plain) || value.contains(['\n', '\r', '\0']) {
-                let name = name.clone();
-                let value = value.clone();
-                return Err(ClusterError::Setting { name, value });
-            }
-            let _ = writeln!(file, "{}", pgtoll_format::conf::line(name, value));
+        guard.write(&self.data().join("pgtoll-settings.conf"), lines(settings)?)
+    }
+
+    /// Appends settings to `postgresql.conf`: they stay when others are [configured](Self::configure), and
+    /// have the last word.
+    pub fn append_settings(
+        &self,
+        guard: &mut Guard,
+        settings: &BTreeMap<String, String>,
+    ) -> Result<(), ClusterError> {
+        guard.append(&self.data().join("postgresql.conf"), lines(settings)?)
+    }
+
+    /// Whether the server's program takes this value of a setting; the server need not run.
+    pub fn is_accepted(
+        &self,
+        guard: &mut Guard,
+        name: &str,
+        value: &str,
+    ) -> Result<bool, ClusterError> {
+        let data = self.data();
+        let setting = format!("{name}={value}");
+        let arguments = ["-D", &*data.to_string_lossy(), "-C", name, "-c", &*setting];
+        match guard.run(&self.client("postgres")?, &arguments) {
+            Ok(_) => Ok(true),
+            Err(ClusterError::Program { .. }) => Ok(false),
+            Err(error) => Err(error),
         }
-        guard.write(&self.data().join("pgtoll-settings.conf"), file)
     }
 
     /// Turns data checksums on; the server must be stopped. Not synced, as copies are not.
@@ -515,6 +532,19 @@ impl Cluster {
         guard.append(&path, lines)?;
         self.configure(guard, &BTreeMap::new())
     }
+}
+
+/// Lines of a configuration file.
+fn lines(settings: &BTreeMap<String, String>) -> Result<String, ClusterError> {
+    let mut file = String::new();
+    for (name, value) in settings {
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
+        if name.is_empty() || !name.chars().all(plain) || value.contains(['\n', '\r', '\0']) {
+            return Err(ClusterError::Setting { name: name.clone(), value: value.clone() });
+        }
+        let _ = writeln!(file, "{}", pgtoll_format::conf::line(name, value));
+    }
+    Ok(file)
 }
 
 /// A path that means itself in a connection string, in a configuration file and to a shell.

@@ -12,6 +12,7 @@ use crate::counting::count_all;
 use crate::header::header;
 use crate::names::{DATABASE, PGBENCH};
 use crate::operations::Operations;
+use crate::plans::plan_differences;
 use crate::prepare::{Arms, check_reloadable, prepare};
 use crate::recorder::Recorder;
 use crate::run::Run;
@@ -169,9 +170,9 @@ fn write_prepared(arms: &Arms, run: &mut Run<'_>) -> Result<(), BenchError> {
     connection.close();
     first.stop(run.guard, StopMode::Fast)?;
     let (version_text, settings) = shown.map_err(|source| BenchError::query(first, source))?;
-    let clusters = if arms.loaded.is_empty() { &arms.empty } else { &arms.loaded };
-    let builds = builds(clusters, run)?;
-    run.write(&Line::Prepared(Prepared { version_text, data_bytes, settings, builds }))
+    let builds = builds(arms, run)?;
+    let plans = plan_differences(arms, run)?;
+    run.write(&Line::Prepared(Prepared { version_text, data_bytes, settings, builds, plans }))
 }
 
 fn version_text(connection: &mut Connection) -> Result<String, pgtoll_wire::Error> {

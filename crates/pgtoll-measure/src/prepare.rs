@@ -18,6 +18,20 @@ pub(crate) struct Arms {
     pub(crate) empty: Vec<Cluster>,
 }
 
+impl Arms {
+    /// A cluster of each arm.
+    pub(crate) fn any(&self) -> &[Cluster] {
+        if self.loaded.is_empty() { &self.empty } else { &self.loaded }
+    }
+
+    /// The clusters of an arm, which is not crossed with others.
+    pub(crate) fn of(&self, arm: &str, experiment: &Experiment) -> impl Iterator<Item = &Cluster> {
+        let place = experiment.arms.iter().position(|one| one.name == arm);
+        let lists = [&self.loaded, &self.empty];
+        lists.into_iter().filter_map(move |clusters| clusters.get(place?))
+    }
+}
+
 /// Makes the arms' clusters, and removes those that they are copies of.
 pub(crate) fn prepare(origins: Origins<'_>, run: &mut Run<'_>) -> Result<Arms, BenchError> {
     let experiment = &run.plan.experiment;

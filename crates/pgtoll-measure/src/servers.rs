@@ -10,6 +10,8 @@ use pgtoll_record::{ArmBuild, ShippedValues};
 use sha2::{Digest as _, Sha256};
 
 use crate::names::{DATABASE, ORIGIN, ORIGINS};
+use crate::pinned::{Shipped, pin_settings};
+use crate::prepare::Arms;
 use crate::run::Run;
 use crate::shown::Shown;
 use crate::{ArmSpec, BenchError, Site};
@@ -186,28 +188,32 @@ pub(crate) fn programs_read_again(clusters: &[Cluster], run: &Run<'_>) -> Result
 
 /// The builds of the arms' servers, where arms have servers of their own, and the settings in which
 /// they differ from the baseline's as shipped, which are noted too.
-pub(crate) fn builds(clusters: &[Cluster], run: &mut Run<'_>) -> Result<Vec<ArmBuild>, BenchError> {
+pub(crate) fn builds(arms: &Arms, run: &mut Run<'_>) -> Result<Vec<ArmBuild>, BenchError> {
     let experiment = &run.plan.experiment;
     if !experiment.has_servers() {
         return Ok(Vec::new());
     }
     run.stage("ask the servers for their builds");
     let mut found = Vec::new();
-    for (arm, cluster) in experiment.arms.iter().zip(clusters) {
+    for (arm, cluster) in experiment.arms.iter().zip(arms.any()) {
         if arm.twin_of.is_none() {
             found.push(build(arm, cluster, run)?);
         }
     }
-    let baseline = found.iter().find(|(build, _)| build.arm == experiment.baseline);
-    let Some(shipped) = baseline.map(|(_, shown)| shown.shipped()) else { return Ok(Vec::new()) };
-    let mut builds = Vec::new();
-    for (mut build, shown) in found {
-        if build.arm != experiment.baseline {
-            build.differing = differing(&shipped, &shown.shipped());
-            run.note(differing_words(&build, &experiment.baseline))?;
+    let shipped: Shipped =
+        found.iter().map(|(build, shown)| (build.arm.clone(), shown.shipped())).collect();
+    let Some(baseline) = shipped.get(&experiment.baseline) else { return Ok(Vec::new()) };
+    let mut builds: Vec<ArmBuild> = found.into_iter().map(|(build, _)| build).collect();
+    let compiled = builds.iter().find(|build| build.arm == experiment.baseline).cloned();
+    for build in builds.iter_mut().filter(|build| build.arm != experiment.baseline) {
+        build.differing = differing(baseline, &shipped[&build.arm]);
+        run.note(differing_words(build, &experiment.baseline))?;
+        if let Some(words) = compiled.as_ref().and_then(|compiled| compiler_words(build, compiled))
+        {
+            run.note(words)?;
         }
-        builds.push(build);
     }
+    pin_settings(&mut builds, &shipped, arms, run)?;
     Ok(builds)
 }
 
@@ -238,6 +244,7 @@ fn build(
         postgres_bytes: bytes.len() as u64,
         postgres_sha256: hexadecimal(&Sha256::digest(&bytes)),
         differing: BTreeMap::new(),
+        pinned: BTreeMap::new(),
     };
     connection.close();
     cluster.stop(run.guard, StopMode::Fast)?;
@@ -298,6 +305,23 @@ fn differing_words(build: &ArmBuild, baseline: &str) -> String {
     format!("as shipped {arm} differs from {baseline} in its settings: {}", parts.join("; "))
 }
 
+/// That two builds were not compiled alike, which has a price of its own.
+fn compiler_words(build: &ArmBuild, baseline: &ArmBuild) -> Option<String> {
+    let compiler = |build: &ArmBuild| {
+        let (_, compiler) = build.version_text.split_once("compiled by ")?;
+        Some(compiler.trim_end_matches(", 64-bit").to_owned())
+    };
+    let (own, other) = (compiler(build)?, compiler(baseline)?);
+    let difference = if own != other {
+        format!("{} by {own}, {} by {other}", build.arm, baseline.arm)
+    } else if build.cflags != baseline.cflags {
+        format!("{} and {} with other CFLAGS, which the record has", build.arm, baseline.arm)
+    } else {
+        return None;
+    };
+    Some(format!("not compiled alike, which is part of the difference: {difference}"))
+}
+
 fn shown(value: &str) -> &str {
     if value.is_empty() { "''" } else { value }
 }
@@ -322,6 +346,7 @@ mod tests {
             postgres_bytes: 0,
             postgres_sha256: String::new(),
             differing: differing(&old, &new),
+            pinned: BTreeMap::new(),
         };
         assert_eq!(
             differing_words(&build, "16"),

@@ -145,8 +145,9 @@ pub use rolling::{
 pub use run::{
     Arm, ArmBuild, ArmLatencies, ArmRound, ArmServer, Calibration, Counted, CounterReading,
     Counters, Design, End, EndStatus, Header, Host, IoBytes, Line, MemoryUse, NoiseShare, Note,
-    Operation, OperationOf, Predicted, Prepared, Profile, RECORD_SCHEMA, RoundBegin, RoundEnd,
-    ScriptText, Server, ShippedValues, SkippedArm, Slice, Slicing, StepReading, Work, Workload,
+    Operation, OperationOf, PlanDifference, Predicted, Prepared, Profile, RECORD_SCHEMA,
+    RoundBegin, RoundEnd, ScriptText, Server, ShippedValues, SkippedArm, Slice, Slicing,
+    StepReading, Work, Workload,
 };
 pub use side_by_side::{Change, HeaderDifference, RecordColumn, SIDE_BY_SIDE_SCHEMA, SideBySide};
 pub use verification::{

@@ -7,7 +7,7 @@ use pgtoll_format::{Lsn, ServerVersion};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Expectation, Latencies, Metric, WalAmount};
+use crate::{Expectation, Latencies, Metric, ShapePlans, WalAmount};
 
 /// The version of the record's form. A reader takes what it knows and passes over fields and
 /// lines that it does not know; the number grows when that is not enough.
@@ -373,6 +373,22 @@ pub struct Prepared {
     /// The builds of the servers, where arms have servers of their own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub builds: Vec<ArmBuild>,
+    /// The statements of scripts for which an arm's server has another generic plan than the baseline's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plans: Vec<PlanDifference>,
+}
+
+/// A statement for which two servers have different plans.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PlanDifference {
+    /// The arm.
+    pub arm: String,
+    /// The name of the workload.
+    pub workload: String,
+    /// The statement, with `$1` for the first variable.
+    pub statement: String,
+    /// Both plans.
+    pub plans: ShapePlans,
 }
 
 /// The build of an arm's server.
@@ -393,6 +409,9 @@ pub struct ArmBuild {
     /// Settings that differ from the baseline's as shipped, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub differing: BTreeMap<String, ShippedValues>,
+    /// Settings that the arm was given, with the values that the experiment's `settings_of` ships.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub pinned: BTreeMap<String, String>,
 }
 
 /// A setting's values as two servers ship it; `null` where a server has no such setting.

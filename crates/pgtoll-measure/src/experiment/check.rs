@@ -135,6 +135,17 @@ impl Experiment {
                 Inconsistency::not_among(place, &message, &self.baseline, self.arm_names());
             found.push(inconsistency);
         }
+        let has_server = |arm: &ArmSpec, name: &str| {
+            arm.name == name && arm.postgres.is_some() && arm.twin_of.is_none()
+        };
+        let source = self.settings_of.as_ref();
+        if let Some(name) = source.filter(|name| !self.arms.iter().any(|arm| has_server(arm, name)))
+        {
+            let message = format!("settings_of {name:?} is not an arm with a server of its own");
+            let servers = self.arms.iter().filter(|arm| has_server(arm, &arm.name));
+            let names = servers.map(|arm| arm.name.as_str());
+            found.push(Inconsistency::not_among(root.key("settings_of"), &message, name, names));
+        }
     }
 
     /// Versions that pgtoll supports.

@@ -86,6 +86,9 @@ pub struct Experiment {
     /// Settings of every arm.
     #[serde(default)]
     pub settings: BTreeMap<String, String>,
+    /// The arm whose server's settings all others get, as far as they know them: code is compared with
+    /// code. Default: each has those that it is shipped with.
+    pub settings_of: Option<String>,
     /// The compared arms.
     #[schemars(length(min = 2, max = 8))]
     pub arms: Vec<ArmSpec>,

@@ -52,8 +52,9 @@ fn label(name: &str) -> String {
 
 impl Experiment {
     /// Compares servers under its work: its baseline arm on each of them, the first the baseline, and a
-    /// twin of that. Expectations, which are about other arms, go.
-    pub fn compare_servers(&mut self, servers: &[ServerChoice]) {
+    /// twin of that. Expectations, which are about other arms, go. `settings_of` is one of the servers'
+    /// labels.
+    pub fn compare_servers(&mut self, servers: &[ServerChoice], settings_of: Option<&str>) {
         let Some(model) = self.arms.iter().find(|arm| arm.name == self.baseline).cloned() else {
             return;
         };
@@ -72,6 +73,7 @@ impl Experiment {
         let others: Vec<&str> = servers[1..].iter().map(|server| server.label.as_str()).collect();
         self.question =
             format!("Is {} slower than {} on this work?", others.join(" or "), first.label);
+        self.settings_of = settings_of.map(str::to_owned);
         self.expect.clear();
         self.crossover = false;
     }
@@ -94,7 +96,7 @@ mod tests {
         let labels: Vec<&str> = choices.iter().map(|choice| choice.label.as_str()).collect();
         assert_eq!(labels, ["17", "18-6", "18-6-2", "twin-2", "server", "pg-empty"]);
         let mut experiment = Experiment::built_in("checksums").unwrap().unwrap();
-        experiment.compare_servers(&choices[..2]);
+        experiment.compare_servers(&choices[..2], Some("17"));
         let experiment = experiment.checked().unwrap();
         let arms: Vec<_> =
             experiment.arms.iter().map(|arm| (&*arm.name, arm.postgres.as_deref())).collect();
@@ -104,6 +106,11 @@ mod tests {
         );
         assert_eq!(experiment.baseline, "17");
         assert_eq!(experiment.question, "Is 18-6 slower than 17 on this work?");
+        for name in ["twin", "16"] {
+            experiment.settings_of = Some(name.to_owned());
+            let error = experiment.clone().checked().unwrap_err().to_string();
+            assert!(error.contains("is not an arm with a server of its own"), "{error}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use maud::{Markup, html};
 use pgtoll_format::{ByteSize, TimeSpan};
-use pgtoll_record::{Arm, Run, RunResult, Work, Workload};
+use pgtoll_record::{Arm, ArmBuild, Prepared, Run, RunResult, Work, Workload};
 
 use super::answer::day;
 use crate::terminal::{legend, steadiness};
@@ -24,6 +24,67 @@ pub(crate) fn section(run: &Run, result: &RunResult) -> Markup {
         (settings(if result.settings.is_empty() { &result.header.server.settings } else { &result.settings }))
         h3 { "Machine and server" }
         (facts(machine(run, result)))
+        @if let Some(prepared) = &run.prepared {
+            (builds(prepared, &result.header.baseline))
+            (plans(prepared, &result.header.baseline))
+        }
+    }
+}
+
+/// The builds of servers that are compared.
+fn builds(prepared: &Prepared, baseline: &str) -> Markup {
+    html! {
+        @for build in &prepared.builds {
+            h3 { "Build of " (build.arm) }
+            (facts(build_facts(build)))
+            @if !build.differing.is_empty() {
+                p { "Settings as shipped that differ from those of " (baseline) ":" }
+                (shipped(build))
+            }
+        }
+    }
+}
+
+fn build_facts(build: &ArmBuild) -> Vec<Fact> {
+    let mut facts = vec![("server", build.version_text.clone())];
+    facts.extend(build.configure.clone().map(|text| ("configured with", text)));
+    facts.extend(build.cflags.clone().map(|text| ("CFLAGS", text)));
+    let bytes = ByteSize(build.postgres_bytes).rounded();
+    facts.push(("postgres", format!("{bytes}, SHA-256 {}", build.postgres_sha256)));
+    facts
+}
+
+/// The arm's value of each setting, and the baseline's; what a run gave it instead.
+fn shipped(build: &ArmBuild) -> Markup {
+    let value = |value: &Option<String>| match value {
+        None => "unknown to it".to_owned(),
+        Some(value) if value.is_empty() => "''".to_owned(),
+        Some(value) => value.clone(),
+    };
+    html! {
+        dl class="facts" {
+            @for (name, values) in &build.differing {
+                dt { code { (name) } }
+                dd {
+                    code { (value(&values.arm)) } " (not " code { (value(&values.baseline)) } ")"
+                    @if let Some(pinned) = build.pinned.get(name) { ", here set to " code { (pinned) } }
+                }
+            }
+        }
+    }
+}
+
+/// Both plans of each statement for which they differ.
+fn plans(prepared: &Prepared, baseline: &str) -> Markup {
+    html! {
+        @if !prepared.plans.is_empty() { h3 { "Plans that differ" } }
+        @for difference in &prepared.plans {
+            p { (difference.workload) ": " code { (difference.statement) } }
+            pre { code {
+                "on " (baseline) ":\n" (difference.plans.baseline.join("\n"))
+                "\n\non " (difference.arm) ":\n" (difference.plans.arm.join("\n"))
+            } }
+        }
     }
 }
 

@@ -46,6 +46,10 @@ pub(crate) struct MeasureArguments {
     /// Compare servers: the experiment's baseline arm on --postgres and on this server. Again for more.
     #[arg(long, value_name = "DIR|MAJOR", conflicts_with_all = ["all", "list"])]
     pub(crate) against: Vec<String>,
+    /// Give all compared servers the settings that this one of them ships, as far as they know them: code
+    /// is compared with code. Default: each has its own.
+    #[arg(long, value_name = "DIR|MAJOR", requires = "against")]
+    pub(crate) settings_of: Option<String>,
     /// The work, instead of the experiment's: a script in pgbench's language (a file, or select-only,
     /// simple-update or tpcb-like), or a shell's command that makes load. Give several scripts weights.
     #[arg(long, value_name = "SCRIPT[@WEIGHT]|COMMAND")]

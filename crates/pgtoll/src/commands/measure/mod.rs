@@ -15,8 +15,7 @@ use pgtoll_estimate::{Threshold, Twins};
 use pgtoll_format::{MajorFacts, TimeSpan, facts_of_major};
 use pgtoll_measure::{
     BUILT_IN, BenchError, Choices, Experiment, InterimEstimate, OwnWork, Plan, Progress,
-    RECORD_FILE, ServerChoice, SettingsOfServer, Site, null, over_budget, reason_to_skip,
-    too_coarse_for,
+    RECORD_FILE, SettingsOfServer, Site, null, over_budget, reason_to_skip, too_coarse_for,
 };
 use pgtoll_record::{ExperimentList, Overview, PlanRecord, RunResult, Status};
 use pgtoll_report::{Format, RecordKind, ReportedRecord, TableOptions};
@@ -180,7 +179,7 @@ impl Workplace<'_> {
 fn planned_experiments(
     arguments: &MeasureArguments,
     like: Option<&Like>,
-    compared: &[ServerChoice],
+    compared: &servers::ComparedServers,
     printer: &Printer,
 ) -> anyhow::Result<Vec<PlannedExperiment>> {
     let names: Vec<&str> = if arguments.all {
@@ -197,7 +196,7 @@ fn planned_experiments(
     let choices = choices(arguments);
     let plans = names.iter().map(|name| {
         let mut experiment = experiment(name)?;
-        experiment.compare_servers(compared);
+        experiment.compare_servers(&compared.servers, compared.settings_of.as_deref());
         if let Some(like) = like {
             like.apply(&mut experiment, printer);
         }

@@ -12,14 +12,23 @@ use crate::arguments::MeasureArguments;
 use crate::mistakes::Usage;
 use crate::printer::Printer;
 
-/// The servers of `--postgres` and `--against`, the baseline first; empty without `--against`.
+/// The servers of `--postgres` and `--against`.
+#[derive(Default)]
+pub(super) struct ComparedServers {
+    /// The baseline first; empty without `--against`.
+    pub(super) servers: Vec<ServerChoice>,
+    /// The label of `--settings-of`.
+    pub(super) settings_of: Option<String>,
+}
+
+/// The servers that are compared.
 pub(super) fn compared(
     arguments: &MeasureArguments,
     interrupt: &Interrupt,
     printer: &Printer,
-) -> anyhow::Result<Vec<ServerChoice>> {
+) -> anyhow::Result<ComparedServers> {
     if arguments.against.is_empty() {
-        return Ok(Vec::new());
+        return Ok(ComparedServers::default());
     }
     let baseline = if let Some(named) = &arguments.postgres {
         named.clone()
@@ -30,7 +39,18 @@ pub(super) fn compared(
         found.bin.display().to_string()
     };
     let names: Vec<String> = std::iter::once(baseline).chain(arguments.against.clone()).collect();
-    Ok(ServerChoice::of_names(&names))
+    let servers = ServerChoice::of_names(&names);
+    let named =
+        |name: &String| servers.iter().find(|one| one.postgres == *name || one.label == *name);
+    let settings_of = match &arguments.settings_of {
+        None => None,
+        Some(name) => Some(named(name).ok_or_else(|| {
+            let hint = format!("name one of them: {}", names.join(", "));
+            Usage::error(format!("--settings-of {name} is no compared server"), hint)
+        })?),
+    };
+    let settings_of = settings_of.map(|server| server.label.clone());
+    Ok(ComparedServers { servers, settings_of })
 }
 
 /// The installations that arms name. An error where two arms that do not differ otherwise name the same
