@@ -42,6 +42,7 @@ mod profiler;
 mod startup;
 mod suspend;
 mod trust;
+mod upgrade;
 mod user;
 mod user_command;
 mod volume;

@@ -36,6 +36,9 @@ pub struct ComparedArmPlan {
 pub struct ComparedSource {
     /// Its server.
     pub installation: Installation,
+    /// A server of the directory's own version, where `installation` is of a later major version: a copy
+    /// is upgraded.
+    pub before: Option<Installation>,
     /// The directory.
     pub data: PathBuf,
 }
@@ -267,6 +270,25 @@ impl PreparedArm {
 }
 
 impl ImportedSource {
+    /// A copy for its server, and settings of the configuration that are left out.
+    fn import(
+        site: &mut ArmSite<'_>,
+        source: &ComparedSource,
+        name: &str,
+    ) -> Result<(Cluster, Vec<String>), ComparisonError> {
+        let ComparedSource { installation, before, data } = source;
+        let own = before.as_ref().unwrap_or(installation);
+        let (cluster, mut left_out) = Cluster::import(&mut site.guard, own, name, data)?;
+        if before.is_none() {
+            return Ok((cluster, left_out));
+        }
+        let (upgraded, refused) =
+            cluster.upgrade(&mut site.guard, installation, &format!("{name}-upgraded"))?;
+        cluster.remove(&mut site.guard)?;
+        left_out.extend(refused);
+        Ok((upgraded, left_out))
+    }
+
     /// With what of the configuration is left out.
     fn make(
         site: &mut ArmSite<'_>,
@@ -274,9 +296,9 @@ impl ImportedSource {
         place: usize,
         reads_content: bool,
     ) -> Result<(Self, Vec<String>), ComparisonError> {
-        let ComparedSource { installation, data } = source;
+        let installation = &source.installation;
         let name = format!("source{place}");
-        let (cluster, left_out) = Cluster::import(&mut site.guard, installation, &name, data)?;
+        let (cluster, left_out) = Self::import(site, source, &name)?;
         cluster.start(&mut site.guard)?;
         let mut connection = cluster.connect("postgres")?;
         let failed = || server_error("prepare the copy", &name);
@@ -311,6 +333,13 @@ fn compare_contents(
     let mut notes = Vec::new();
     let Some((baseline, others)) = imported.split_first() else { return Ok(notes) };
     for (other, source) in others.iter().zip(&sources[1..]) {
+        if source.before.is_some() {
+            notes.push(format!(
+                "{} is for PostgreSQL {} a copy upgraded with pg_upgrade, with statistics by its ANALYZE",
+                source.data.display(),
+                other.server
+            ));
+        }
         let Some((own, of_other)) = baseline.content.as_ref().zip(other.content.as_ref()) else {
             continue;
         };

@@ -230,10 +230,11 @@ pub(crate) struct ReplayCompareArguments {
     /// Let all sessions connect as this role. Default: each as its own.
     #[arg(long, value_name = "ROLE")]
     pub(crate) user: Option<String>,
-    /// The server of one data directory: a major version, or the directory of its programs. Default: one of
-    /// the data directory's version.
-    #[arg(long, value_name = "WHICH")]
-    pub(crate) postgres: Option<String>,
+    /// The server: a major version, or the directory of its programs; with ARM: that arm's. For a later
+    /// major version a copy of the data is upgraded with pg_upgrade. Default: one of the data directory's
+    /// version.
+    #[arg(long, value_name = "[ARM:]WHICH", value_parser = arm_server)]
+    pub(crate) postgres: Vec<(Option<String>, String)>,
     /// Directory in which the copies are made.
     #[arg(long, value_name = "DIR", default_value = WORK_DIR)]
     pub(crate) work_dir: PathBuf,
@@ -310,6 +311,12 @@ fn arm_data(text: &str) -> Result<(Option<String>, PathBuf), String> {
         _ if text.is_empty() => Err("expected a directory, or ARM:DIR".to_owned()),
         _ => Ok((None, text.into())),
     }
+}
+
+fn arm_server(text: &str) -> Result<(Option<String>, String), String> {
+    let (arm, server) =
+        arm_data(text).map_err(|_| "expected a server, or ARM:SERVER".to_owned())?;
+    Ok((arm, server.to_string_lossy().into_owned()))
 }
 
 fn arm_file(text: &str) -> Result<(String, PathBuf), String> {

@@ -118,6 +118,50 @@ fn two_servers_are_compared_on_data_directories_with_the_same_rows() {
     }
 }
 
+/// The arms' `server_version`s.
+fn versions(ran: &Ran) -> Vec<String> {
+    let record: ReplayComparison =
+        serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"));
+    assert!(record.complete, "{record:?}");
+    record.arms.iter().map(|arm| arm.server.clone().unwrap_or_default()).collect()
+}
+
+#[test]
+fn arms_have_servers_of_their_own_on_copies_of_one_data_directory() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    let has_upgrade = |server: &&Installation| server.program("pg_upgrade").is_ok();
+    let all = servers();
+    let whole: Vec<&Installation> = all.iter().filter(has_upgrade).collect();
+    let [old, .., new] = whole[..] else {
+        panic!("two servers with pg_upgrade are needed; hint: run `cargo xtask test`");
+    };
+    let cluster = source_of(&mut guard, old, "shop");
+    cluster.stop(&mut guard, StopMode::Fast).unwrap();
+    log(&scratch.path("shop.log"), 20);
+    let before = fs::read(cluster.data().join("global/pg_control")).unwrap();
+    let second = format!("later:{}", new.bin.display());
+    let more = ["--arms", "now,later", "--rounds", "2", "--postgres", &second];
+    let ran = compare(&scratch, &cluster, &more);
+    let found = versions(&ran);
+    for (found, server) in found.iter().zip([old, new, old]) {
+        assert!(found.starts_with(&server.version.to_string()), "{found:?}");
+    }
+    assert!(ran.stdout.contains("upgraded with pg_upgrade"), "{ran:?}");
+    assert!(ran.stdout.contains("holds the same rows"), "{ran:?}");
+    assert_eq!(fs::read(cluster.data().join("global/pg_control")).unwrap(), before);
+    cluster.remove(&mut guard).unwrap();
+
+    let cluster = source_of(&mut guard, new, "shop");
+    cluster.stop(&mut guard, StopMode::Fast).unwrap();
+    let first = format!("now:{}", old.bin.display());
+    let more = ["--arms", "now,later", "--postgres", &first];
+    let ran = compare(&scratch, &cluster, &more);
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(ran.stderr.contains("pg_upgrade only goes forward"), "{ran:?}");
+    cluster.remove(&mut guard).unwrap();
+}
+
 #[test]
 fn a_statement_that_lost_its_index_is_named_with_both_plans() {
     let scratch = Scratch::new();

@@ -70,22 +70,52 @@ fn sources(
     let mut sources: Vec<ComparedSource> = Vec::new();
     for (arm, directory) in plan.arms.iter_mut().zip(directories(arguments)?) {
         let data = absolute(directory)?;
-        if let Some(place) = sources.iter().position(|source| source.data == data) {
+        let own = version_of(&data);
+        let which = server_of(arguments, &arm.name)?.map(str::to_owned).or_else(|| own.clone());
+        let server = installation(which.as_deref(), interrupt, printer)?;
+        let is_same = |one: &ComparedSource| one.data == data && one.installation == server;
+        if let Some(place) = sources.iter().position(is_same) {
             arm.source = place;
             continue;
         }
-        let which = arguments.postgres.clone().or_else(|| version_of(&data));
-        let installation = installation(which.as_deref(), interrupt, printer)?;
+        let major = own.as_ref().and_then(|version| version.parse::<u32>().ok());
+        let before = match major {
+            Some(major) if major > server.version.major() => {
+                return Err(Usage::error(
+                    format!(
+                        "arm \"{}\": {} is of PostgreSQL {major}, and its server older",
+                        arm.name,
+                        data.display()
+                    ),
+                    "pg_upgrade only goes forward: give --data a directory of the older version",
+                ));
+            }
+            Some(major) if major < server.version.major() => {
+                Some(installation(own.as_deref(), interrupt, printer)?)
+            }
+            _ => None,
+        };
         arm.source = sources.len();
-        sources.push(ComparedSource { installation, data });
-    }
-    if sources.len() > 1 && arguments.postgres.is_some() {
-        return Err(Usage::error(
-            "--postgres names one server, and --data names several directories",
-            "leave it out: each directory gets a server of its version",
-        ));
+        sources.push(ComparedSource { installation: server, before, data });
     }
     Ok(sources)
+}
+
+/// The server that `--postgres` names for an arm.
+fn server_of<'a>(
+    arguments: &'a ReplayCompareArguments,
+    arm: &str,
+) -> anyhow::Result<Option<&'a str>> {
+    let mut named = arguments.postgres.iter().filter_map(|(arm, _)| arm.as_ref());
+    if let Some(name) = named.find(|name| !arguments.arms.contains(name)) {
+        let known = format!("--arms has {}", arguments.arms.join(", "));
+        return Err(Usage::error(format!("no arm is called \"{name}\""), known));
+    }
+    let pick = |wanted: Option<&str>| {
+        let mut found = arguments.postgres.iter().filter(|(arm, _)| arm.as_deref() == wanted);
+        found.next_back().map(|(_, server)| server.as_str())
+    };
+    Ok(pick(Some(arm)).or_else(|| pick(None)))
 }
 
 /// Each arm's data directory, in their order.
