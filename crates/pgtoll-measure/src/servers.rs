@@ -276,6 +276,8 @@ fn differing(
 
 /// Settings that are named: more are counted.
 const NAMED: usize = 12;
+/// The same of settings that one server alone has.
+const NAMED_OF_ONE: usize = 3;
 
 fn differing_words(build: &ArmBuild, baseline: &str) -> String {
     let arm = &build.arm;
@@ -284,8 +286,12 @@ fn differing_words(build: &ArmBuild, baseline: &str) -> String {
         Some(format!("{name} {own} (not {})", shown(values.baseline.as_ref()?)))
     });
     let both: Vec<String> = both.collect();
-    let new = build.differing.values().filter(|values| values.baseline.is_none()).count();
-    let gone = build.differing.values().filter(|values| values.arm.is_none()).count();
+    let only = |lacks: fn(&ShippedValues) -> bool| -> Vec<&str> {
+        let found = build.differing.iter().filter(|(_, values)| lacks(values));
+        found.map(|(name, _)| name.as_str()).collect()
+    };
+    let new = only(|values| values.baseline.is_none());
+    let gone = only(|values| values.arm.is_none());
     let mut parts = Vec::new();
     if !both.is_empty() {
         let rest = both.len().saturating_sub(NAMED);
@@ -293,16 +299,17 @@ fn differing_words(build: &ArmBuild, baseline: &str) -> String {
         let rest = if rest > 0 { format!(" and {rest} more") } else { String::new() };
         parts.push(format!("{named}{rest}"));
     }
-    if new > 0 {
-        parts.push(format!("settings that only {arm} has: {new}"));
-    }
-    if gone > 0 {
-        parts.push(format!("settings that only {baseline} has: {gone}"));
+    for (server, names) in [(arm.as_str(), new), (baseline, gone)] {
+        match names.len() {
+            0 => {}
+            1..=NAMED_OF_ONE => parts.push(format!("only {server} has {}", names.join(", "))),
+            count => parts.push(format!("only {server} has {count} more")),
+        }
     }
     if parts.is_empty() {
         return format!("{arm} and {baseline} have the same settings as shipped");
     }
-    format!("as shipped {arm} differs from {baseline} in its settings: {}", parts.join("; "))
+    format!("as shipped {arm} has other settings than {baseline}: {}", parts.join("; "))
 }
 
 /// That two builds were not compiled alike, which has a price of its own.
@@ -350,8 +357,8 @@ mod tests {
         };
         assert_eq!(
             differing_words(&build, "16"),
-            "as shipped 18 differs from 16 in its settings: jit off (not on); settings that only 18 has: 1; \
-             settings that only 16 has: 1"
+            "as shipped 18 has other settings than 16: jit off (not on); only 18 has io_method; only 16 \
+             has old_snapshot_threshold"
         );
         let alike = ArmBuild { differing: differing(&old, &old), ..build };
         assert_eq!(differing_words(&alike, "16"), "18 and 16 have the same settings as shipped");

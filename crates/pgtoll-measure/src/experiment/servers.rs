@@ -16,6 +16,9 @@ pub struct ServerChoice {
 
 /// The arm that is a twin of the baseline.
 const TWIN: &str = "twin";
+/// The experiment whose work is compared where none is named, and its name then.
+const DEFAULT: &str = "checksums";
+const SERVERS: &str = "servers";
 /// Characters of a label at most; an arm's name has a few more.
 const LABEL_LENGTH: usize = 20;
 
@@ -69,6 +72,9 @@ impl Experiment {
         let twin =
             ArmSpec { name: TWIN.to_owned(), twin_of: Some(first.label.clone()), ..arm(first) };
         self.arms = servers.iter().map(arm).chain([twin]).collect();
+        if self.name == DEFAULT {
+            SERVERS.clone_into(&mut self.name);
+        }
         self.baseline.clone_from(&first.label);
         let others: Vec<&str> = servers[1..].iter().map(|server| server.label.as_str()).collect();
         self.question =
@@ -104,7 +110,7 @@ mod tests {
             arms,
             [("17", Some("17")), ("18-6", Some("/opt/pg/18.6/bin")), ("twin", Some("17"))]
         );
-        assert_eq!(experiment.baseline, "17");
+        assert_eq!((&*experiment.name, &*experiment.baseline), ("servers", "17"));
         assert_eq!(experiment.question, "Is 18-6 slower than 17 on this work?");
         for name in ["twin", "16"] {
             experiment.settings_of = Some(name.to_owned());
