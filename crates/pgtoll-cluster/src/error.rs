@@ -298,13 +298,13 @@ impl ClusterError {
                 return Some(format!("`pgtoll postgres install {major}` fetches one"));
             }
             Self::MajorNotFound { .. } => "`pgtoll postgres list` shows what is installed",
-            Self::UnsupportedMajor(_)
-            | Self::UnsupportedInstallation { .. }
-            | Self::Version { .. } => "name another server with --postgres DIR|MAJOR",
             Self::NoVersion { reason, .. } if reason.contains("Exec format error") => {
                 "its program is for another processor or system: name a server of this machine's"
             }
-            Self::NoVersion { .. } => "name another server with --postgres DIR|MAJOR",
+            Self::UnsupportedMajor(_)
+            | Self::UnsupportedInstallation { .. }
+            | Self::Version { .. }
+            | Self::NoVersion { .. } => "name another server with --postgres DIR|MAJOR",
             Self::NoProgram { .. } => {
                 "install the server's whole package (Debian: postgresql; Red Hat: also \
                  postgresql-contrib), or name another server with --postgres"

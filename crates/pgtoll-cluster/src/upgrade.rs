@@ -6,7 +6,7 @@ use pgtoll_format::conf::{self, Entry};
 
 use crate::{Cluster, ClusterError, Guard, Installation, StopMode};
 
-/// What `include_settings` sets in each cluster.
+/// The settings of `include_settings`, which each cluster has.
 const PLACE: [&str; 3] = ["listen_addresses", "port", "unix_socket_directories"];
 
 /// The facts of a cluster that `initdb` has to repeat for `pg_upgrade`.
@@ -36,7 +36,7 @@ impl Cluster {
         let arguments = ["-b", &bins[0], "-B", &bins[1], "-d", &data[0], "-D", &data[1]];
         let user = ["-U", &*kind.bootstrap_user];
         guard.run(&program, &[&arguments[..], &user[..]].concat())?;
-        let refused = self.hand_on_configuration(guard, &upgraded)?;
+        let refused = self.copy_configuration(guard, &upgraded)?;
         upgraded.start(guard)?;
         // Before PostgreSQL 18 statistics do not come along.
         upgraded.run_client(guard, "vacuumdb", &["--all", "--analyze-only", "--quiet"])?;
@@ -47,7 +47,7 @@ impl Cluster {
     fn kind(&self, guard: &mut Guard, later: &Installation) -> Result<Kind, ClusterError> {
         self.start(guard)?;
         let mut connection = self.connect("postgres")?;
-        let asked = connection.query_one(
+        let answer = connection.query_one(
             "SELECT current_setting('data_checksums') AS checksums, \
              (SELECT rolname FROM pg_roles WHERE oid = 10) AS bootstrap, \
              pg_size_bytes(current_setting('wal_segment_size')) / 1048576 AS segment_mb, \
@@ -57,7 +57,7 @@ impl Cluster {
         connection.close();
         self.stop(guard, StopMode::Fast)?;
         let failed = |source| ClusterError::Connect { name: self.name().to_owned(), source };
-        let row = asked.map_err(failed)?;
+        let row = answer.map_err(failed)?;
         let text = |name: &str| row.text(name).map(str::to_owned).map_err(failed);
         let mut options = vec![
             format!("--username={}", text("bootstrap")?),
@@ -75,7 +75,7 @@ impl Cluster {
 
     /// Appends this cluster's settings to another's as far as its server takes them; the names of
     /// those that it refuses.
-    fn hand_on_configuration(
+    fn copy_configuration(
         &self,
         guard: &mut Guard,
         other: &Self,

@@ -24,7 +24,7 @@ pub(crate) fn pin_settings(
     let Some(given) = shipped.get(source) else { return Ok(()) };
     for build in builds.iter_mut().filter(|build| build.arm != *source) {
         let mut values = values_to_give(&build.arm, given, shipped, experiment);
-        let cluster = arms.of(&build.arm, experiment).next();
+        let cluster = arms.clusters(&build.arm, experiment).next();
         let mut refused = Vec::new();
         if let Some(cluster) = cluster {
             run.stage(&format!("give {} the settings of {source}", build.arm));
@@ -37,7 +37,7 @@ pub(crate) fn pin_settings(
         values.retain(|name, _| !refused.contains(name));
         let is_copy = |arm: &&ArmSpec| arm.twin_of.as_ref().unwrap_or(&arm.name) == &build.arm;
         for arm in experiment.arms.iter().filter(is_copy) {
-            for cluster in arms.of(&arm.name, experiment) {
+            for cluster in arms.clusters(&arm.name, experiment) {
                 cluster.append_settings(run.guard, &values)?;
             }
         }

@@ -25,7 +25,11 @@ impl Arms {
     }
 
     /// The clusters of an arm, which is not crossed with others.
-    pub(crate) fn of(&self, arm: &str, experiment: &Experiment) -> impl Iterator<Item = &Cluster> {
+    pub(crate) fn clusters(
+        &self,
+        arm: &str,
+        experiment: &Experiment,
+    ) -> impl Iterator<Item = &Cluster> {
         let place = experiment.arms.iter().position(|one| one.name == arm);
         let lists = [&self.loaded, &self.empty];
         lists.into_iter().filter_map(move |clusters| clusters.get(place?))

@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(labels, ["17", "18-6", "18-6-2", "twin-2", "server", "pg-empty"]);
         let mut experiment = Experiment::built_in("checksums").unwrap().unwrap();
         experiment.compare_servers(&choices[..2], Some("17"));
-        let experiment = experiment.checked().unwrap();
+        let mut experiment = experiment.checked().unwrap();
         let arms: Vec<_> =
             experiment.arms.iter().map(|arm| (&*arm.name, arm.postgres.as_deref())).collect();
         assert_eq!(

@@ -231,7 +231,7 @@ pub(crate) struct ReplayCompareArguments {
     #[arg(long, value_name = "ROLE")]
     pub(crate) user: Option<String>,
     /// The server: a major version, or the directory of its programs; with ARM: that arm's. For a later
-    /// major version a copy of the data is upgraded with pg_upgrade. Default: one of the data directory's
+    /// major version a copy of the data is upgraded with `pg_upgrade`. Default: one of the data directory's
     /// version.
     #[arg(long, value_name = "[ARM:]WHICH", value_parser = arm_server)]
     pub(crate) postgres: Vec<(Option<String>, String)>,
