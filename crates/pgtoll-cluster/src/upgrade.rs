@@ -27,7 +27,7 @@ impl Cluster {
         name: &str,
     ) -> Result<(Self, Vec<String>), ClusterError> {
         let program = later.program("pg_upgrade")?;
-        let kind = self.kind(guard, later)?;
+        let kind = self.kind(guard)?;
         let options: Vec<&str> = kind.options.iter().map(String::as_str).collect();
         let upgraded = Self::init_with(guard, later, name, kind.has_checksums, &options)?;
         let bin = self.client("postgres")?.with_file_name("");
@@ -44,7 +44,7 @@ impl Cluster {
         Ok((upgraded, refused))
     }
 
-    fn kind(&self, guard: &mut Guard, later: &Installation) -> Result<Kind, ClusterError> {
+    fn kind(&self, guard: &mut Guard) -> Result<Kind, ClusterError> {
         self.start(guard)?;
         let mut connection = self.connect("postgres")?;
         let answer = connection.query_one(
@@ -59,16 +59,14 @@ impl Cluster {
         let failed = |source| ClusterError::Connect { name: self.name().to_owned(), source };
         let row = answer.map_err(failed)?;
         let text = |name: &str| row.text(name).map(str::to_owned).map_err(failed);
-        let mut options = vec![
+        // pg_upgrade refuses another encoding or locale where it does not set them itself (before 16).
+        let options = vec![
             format!("--username={}", text("bootstrap")?),
             format!("--wal-segsize={}", text("segment_mb")?),
+            format!("--encoding={}", text("encoding")?),
+            format!("--lc-collate={}", text("collate")?),
+            format!("--lc-ctype={}", text("ctype")?),
         ];
-        // Later ones give template0 the locale of the old cluster's.
-        if later.version.major() < 16 {
-            options.push(format!("--encoding={}", text("encoding")?));
-            options.push(format!("--lc-collate={}", text("collate")?));
-            options.push(format!("--lc-ctype={}", text("ctype")?));
-        }
         let has_checksums = text("checksums")? == "on";
         Ok(Kind { options, has_checksums, bootstrap_user: text("bootstrap")? })
     }

@@ -11,6 +11,7 @@
 //! ```
 
 mod arm_trial;
+mod builds;
 mod coarse;
 mod counting;
 mod course;

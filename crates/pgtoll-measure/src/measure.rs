@@ -8,6 +8,7 @@ use pgtoll_cluster::{ClusterError, Guard, Installation, MemoryGroup, StopMode};
 use pgtoll_record::{End, EndStatus, Line, Prepared};
 use pgtoll_wire::Connection;
 
+use crate::builds::builds;
 use crate::counting::count_all;
 use crate::header::header;
 use crate::names::{DATABASE, PGBENCH};
@@ -16,7 +17,7 @@ use crate::plans::plan_differences;
 use crate::prepare::{Arms, check_reloadable, prepare};
 use crate::recorder::Recorder;
 use crate::run::Run;
-use crate::servers::{Origins, builds};
+use crate::servers::Origins;
 use crate::skipping::{reason_to_skip, without_skipped};
 use crate::timed::run_rounds;
 use crate::{BenchError, Experiment, Plan, Progress, Site, StepSpec};

@@ -42,6 +42,7 @@ mod replay_comparison;
 mod result;
 mod rolling;
 mod run;
+mod shape_plans;
 mod side_by_side;
 pub mod trials;
 mod verification;
@@ -133,7 +134,7 @@ pub use replay::{
 };
 pub use replay_comparison::{
     ArmReplay, REPLAY_COMPARISON_SCHEMA, RatioRange, ReplayArm, ReplayArmRole, ReplayComparison,
-    ReplayQuantity, ReplayTotal, ShapeComparison, ShapeDifference, ShapePlans, ShapeVerdict,
+    ReplayQuantity, ReplayTotal, ShapeComparison, ShapeDifference, ShapeVerdict,
 };
 pub use result::{
     CSV_COLUMNS, Comparison, Expected, MetricValue, OnePieceCheck, Outcome, Outliers,
@@ -149,6 +150,7 @@ pub use run::{
     RoundBegin, RoundEnd, ScriptText, Server, ShippedValues, SkippedArm, Slice, Slicing,
     StepReading, Work, Workload,
 };
+pub use shape_plans::ShapePlans;
 pub use side_by_side::{Change, HeaderDifference, RecordColumn, SIDE_BY_SIDE_SCHEMA, SideBySide};
 pub use verification::{
     Advice, CommandKind, FileFinding, FileFindingKind, FindingClass, FindingKind,

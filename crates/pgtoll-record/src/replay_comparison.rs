@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::replay::LogSource;
 use crate::run::Host;
+use crate::shape_plans::ShapePlans;
 
 /// The version of the form of [`ReplayComparison`].
 pub const REPLAY_COMPARISON_SCHEMA: &str = "pgtoll.replay-comparison/1";
@@ -244,15 +245,6 @@ pub enum ShapeVerdict {
     Unchanged,
     /// A difference as large as the margin can neither be shown nor excluded.
     NotResolved,
-}
-
-/// `EXPLAIN` of a statement on both servers, without its values and costs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct ShapePlans {
-    /// The baseline's, a line each.
-    pub baseline: Vec<String>,
-    /// The arm's.
-    pub arm: Vec<String>,
 }
 
 impl ReplayComparison {

@@ -115,18 +115,23 @@ pub(crate) fn text(x: f64, y: f64, class: &str, words: &str) -> Markup {
     html! { text x=(n(x)) y=(n(y)) class=(class) { (words) } }
 }
 
-/// At most this many characters as fit into `units`, with an ellipsis where some are left out.
-/// Letters are counted a little wider than most are, since nothing may leave the picture.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "widths are small")]
+/// As many characters as fit into `units`, with an ellipsis where some are left out. Letters are counted
+/// a little wider than most are, and digits wider still, since nothing may leave the picture.
 pub(crate) fn fitting(words: &str, units: f64) -> String {
-    let room = (units / LETTER).floor().max(1.0) as usize;
-    if words.chars().count() <= room {
+    let width = |c: char| if c.is_ascii_digit() { DIGIT } else { LETTER };
+    if words.chars().map(width).sum::<f64>() <= units {
         return words.to_owned();
     }
-    words.chars().take(room - 1).chain(['…']).collect()
+    let mut left = units - LETTER;
+    let fits = |c: &char| {
+        left -= width(*c);
+        left >= 0.0
+    };
+    words.chars().take_while(fits).chain(['…']).collect()
 }
 
 const LETTER: f64 = 7.6;
+const DIGIT: f64 = 8.3;
 
 /// At most how wide a tick's label is, in units.
 #[expect(clippy::cast_precision_loss, reason = "labels are short")]

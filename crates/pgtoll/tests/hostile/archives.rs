@@ -363,7 +363,10 @@ fn a_tablespace_without_its_tar_is_missed() {
     let mut guard = scratch.guard();
     let cluster = cluster(&mut guard, &server());
     let space = cluster.data().parent().unwrap().join("space");
-    execute(&cluster, &format!("COPY (SELECT 1) TO PROGRAM 'mkdir {}'", space.display()));
+    execute(
+        &cluster,
+        &format!("COPY (SELECT 1 WHERE false) TO PROGRAM 'mkdir {}'", space.display()),
+    );
     execute(&cluster, &format!("CREATE TABLESPACE space LOCATION '{}'", space.display()));
     execute(&cluster, "CREATE TABLE elsewhere TABLESPACE space AS SELECT 1 AS i");
     let tars = backup(&mut guard, &cluster, "tars", &["-Ft"]);

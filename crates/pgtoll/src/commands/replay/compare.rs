@@ -1,5 +1,6 @@
 //! `pgtoll replay compare`: the same work on copies of one data directory that differ.
 
+use std::cmp::Ordering;
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -79,20 +80,18 @@ fn sources(
             continue;
         }
         let major = own.as_ref().and_then(|version| version.parse::<u32>().ok());
-        let before = match major {
-            Some(major) if major > server.version.major() => {
+        let before = match major.map(|major| major.cmp(&server.version.major())) {
+            Some(Ordering::Greater) => {
                 return Err(Usage::error(
                     format!(
-                        "arm \"{}\": {} is of PostgreSQL {major}, and its server older",
+                        "arm \"{}\": {} is of a later version than its server",
                         arm.name,
                         data.display()
                     ),
                     "pg_upgrade only goes forward: give --data a directory of the older version",
                 ));
             }
-            Some(major) if major < server.version.major() => {
-                Some(installation(own.as_deref(), interrupt, printer)?)
-            }
+            Some(Ordering::Less) => Some(installation(own.as_deref(), interrupt, printer)?),
             _ => None,
         };
         arm.source = sources.len();
