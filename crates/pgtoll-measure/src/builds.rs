@@ -1,9 +1,9 @@
 //! The builds of compared servers: what was compiled, and how the settings that they ship differ.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 
 use pgtoll_cluster::{Cluster, StopMode};
+use pgtoll_format::hex;
 use pgtoll_record::{ArmBuild, ShippedValues};
 use sha2::{Digest as _, Sha256};
 
@@ -70,20 +70,13 @@ fn build(
         configure: known(text("configure")?),
         cflags: known(text("cflags")?),
         postgres_bytes: bytes.len() as u64,
-        postgres_sha256: hexadecimal(&Sha256::digest(&bytes)),
+        postgres_sha256: hex(&Sha256::digest(&bytes)),
         differing: BTreeMap::new(),
         pinned: BTreeMap::new(),
     };
     connection.close();
     cluster.stop(run.guard, StopMode::Fast)?;
     Ok((build, shown))
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 /// Settings that differ, by name.
@@ -131,7 +124,7 @@ fn differing_words(build: &ArmBuild, baseline: &str) -> String {
         match names.len() {
             0 => {}
             1..=NAMED_OF_ONE => parts.push(format!("only {server} has {}", names.join(", "))),
-            count => parts.push(format!("only {server} has {count} more")),
+            count => parts.push(format!("{count} settings that only {server} has")),
         }
     }
     if parts.is_empty() {
@@ -154,7 +147,7 @@ fn compiler_words(build: &ArmBuild, baseline: &ArmBuild) -> Option<String> {
     } else {
         return None;
     };
-    Some(format!("not compiled alike, which is part of the difference: {difference}"))
+    Some(format!("not compiled alike, which may be part of the difference: {difference}"))
 }
 
 fn shown(value: &str) -> &str {

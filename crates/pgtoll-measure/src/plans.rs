@@ -34,9 +34,9 @@ pub(crate) fn plan_differences(
             }
         }
         let Some(baseline) = place.and_then(|place| plans.remove(&place)) else { continue };
-        count += baseline.len();
         for (index, found) in plans {
             let arm = &experiment.arms[index].name;
+            count += found.len();
             let pairs = found.into_iter().filter_map(|(statement, arm)| {
                 let baseline = baseline.get(&statement)?.clone();
                 Some((statement, ShapePlans { baseline, arm }))
@@ -114,7 +114,7 @@ fn words(differences: &[PlanDifference], count: usize) -> String {
         return format!("plans: those of the scripts' statements are alike ({count} compared)");
     };
     format!(
-        "plans: {} of {count} differ, the first {} of {}; the page has both plans of each: {}",
+        "plans: {} of {count} differ (the page has both of each): {}, {}: {}",
         differences.len(),
         first.arm,
         first.workload,

@@ -330,26 +330,30 @@ fn compare_contents(
     sources: &[ComparedSource],
     imported: &[ImportedSource],
 ) -> Result<Vec<String>, ComparisonError> {
-    let mut notes = Vec::new();
+    let upgraded = sources.iter().zip(imported).filter(|(source, _)| source.before.is_some());
+    let mut notes: Vec<String> = upgraded
+        .map(|(source, copy)| {
+            let data = source.data.display();
+            let version = &copy.server;
+            format!("a copy of {data} was upgraded to {version} with pg_upgrade; ANALYZE made its statistics")
+        })
+        .collect();
     let Some((baseline, others)) = imported.split_first() else { return Ok(notes) };
     for (other, source) in others.iter().zip(&sources[1..]) {
-        if source.before.is_some() {
-            notes.push(format!(
-                "{} is for PostgreSQL {} a copy upgraded with pg_upgrade, with statistics by its ANALYZE",
-                source.data.display(),
-                other.server
-            ));
-        }
         let Some((own, of_other)) = baseline.content.as_ref().zip(other.content.as_ref()) else {
             continue;
         };
         if let Some(difference) = own.difference(of_other) {
             return Err(ComparisonError::OtherContent { data: source.data.clone(), difference });
         }
+        let data = source.data.display();
+        let place = if source.data == sources[0].data {
+            format!("on {} and {}", baseline.server, other.server)
+        } else {
+            format!("as {}", sources[0].data.display())
+        };
         notes.push(format!(
-            "{} holds the same rows as {}: the tables of the databases of the work were compared",
-            source.data.display(),
-            sources[0].data.display()
+            "{data} holds the same rows {place}: the tables of the databases of the work were compared"
         ));
         for index in own.differing_indexes(of_other) {
             notes
