@@ -9,7 +9,7 @@ use crate::{command, output, say};
 
 /// Every crate of the workspace with the crates of the workspace that it may use. A new crate or
 /// edge is a decision: write one in `docs/decisions`.
-const LAYERS: [(&str, &[&str]); 28] = [
+const LAYERS: [(&str, &[&str]); 29] = [
     ("pgtoll-checksum", &[]),
     ("pgtoll-stats", &[]),
     ("pgtoll-format", &["pgtoll-testing"]),
@@ -106,6 +106,18 @@ const LAYERS: [(&str, &[&str]); 28] = [
         ],
     ),
     (
+        "pgtoll-checkup",
+        &[
+            "pgtoll-estimate",
+            "pgtoll-format",
+            "pgtoll-predict",
+            "pgtoll-record",
+            "pgtoll-stats",
+            "pgtoll-system",
+            "pgtoll-wire",
+        ],
+    ),
+    (
         "pgtoll-predict",
         &[
             "pgtoll-checksum",
@@ -162,6 +174,7 @@ const LAYERS: [(&str, &[&str]); 28] = [
         "pgtoll",
         &[
             "pgtoll-alter",
+            "pgtoll-checkup",
             "pgtoll-checksum",
             "pgtoll-cluster",
             "pgtoll-datadir",

@@ -53,7 +53,8 @@ pub use samples::{RecordLines, by_round, samples};
 pub use side_by_side::{NotComparable, is_of, side_by_side};
 pub use summary::summarise;
 pub use threshold::{
-    Decision, PredictionThreshold, Threshold, ThresholdError, ThresholdOutcome, decide,
+    CheckupFigure, CheckupThreshold, Decision, PredictionThreshold, Threshold, ThresholdError,
+    ThresholdOutcome, checkup_figures, decide,
 };
 
 /// A record among others.

@@ -9,7 +9,7 @@ use pgtoll_wire::{Dsn, Error, Row};
 
 use crate::carried::{BlockAddress, CarriedPages};
 use crate::looks::Glimpse;
-use crate::session::{SessionCost, WatchSession};
+use crate::session::{APPLICATION, SessionCost, WatchSession};
 
 /// How censuses are taken.
 #[derive(Debug)]
@@ -236,7 +236,7 @@ impl CensusTaker {
         if self.inspect.get(&place) == Some(&None) {
             return Ok(None);
         }
-        let Ok(mut other) = WatchSession::open(&self.dsn.with_database(&name)) else {
+        let Ok(mut other) = WatchSession::open(&self.dsn.with_database(&name), APPLICATION) else {
             self.inspect.insert(place, None);
             return Ok(None);
         };

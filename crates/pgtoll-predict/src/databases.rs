@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pgtoll_record::VisibilityCount;
 use pgtoll_wire::{Dsn, Row};
 
-use crate::session::{SessionCost, WatchSession};
+use crate::session::{APPLICATION, SessionCost, WatchSession};
 
 /// The answer of each database that takes connections; `None` of one that cannot be asked, and of those beyond
 /// [`DATABASES`].
@@ -20,7 +20,7 @@ fn ask_databases(
     let names = session.query(names).unwrap_or_default();
     let mut ask = |(at, name): (usize, &Row)| {
         let name = name.text("datname").ok().filter(|_| at < DATABASES)?;
-        let mut other = WatchSession::open(&dsn.with_database(name)).ok()?;
+        let mut other = WatchSession::open(&dsn.with_database(name), APPLICATION).ok()?;
         let answer = other.query_one(sql).ok();
         cost.add(other.close());
         answer

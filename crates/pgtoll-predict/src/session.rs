@@ -7,19 +7,23 @@ use pgtoll_wire::{Connection, Dsn, Error, Row};
 
 use crate::PredictError;
 
+/// The `application_name` of a prediction's sessions.
+pub(crate) const APPLICATION: &str = "pgtoll predict";
+
 /// The cost of sessions for the server.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct SessionCost {
-    pub(crate) statements: u64,
-    /// Until the answers came.
-    pub(crate) waited_s: f64,
-    /// The CPU time of processes on this machine.
-    pub(crate) cpu_s: f64,
+pub struct SessionCost {
+    /// Statements.
+    pub statements: u64,
+    /// Seconds until the answers came.
+    pub waited_s: f64,
+    /// Seconds of CPU of processes on this machine.
+    pub cpu_s: f64,
 }
 
 /// A session with the server.
 #[derive(Debug)]
-pub(crate) struct WatchSession {
+pub struct WatchSession {
     connection: Connection,
     /// The process that really answers.
     pid: i32,
@@ -32,12 +36,13 @@ pub(crate) struct WatchSession {
 
 /// Its own settings: it may wait neither for locks nor for a statement without end, and write
 /// nothing.
-const SETUP: &str = "SET application_name = 'pgtoll predict'; SET statement_timeout = '60s'; \
+const SETUP: &str = "SET statement_timeout = '60s'; \
                      SET lock_timeout = '1s'; SET default_transaction_read_only = on; \
                      SET max_parallel_workers_per_gather = 0; SET search_path = pg_catalog";
 
 impl WatchSession {
-    pub(crate) fn open(dsn: &Dsn) -> Result<Self, PredictError> {
+    /// Connects; `application` is what the server's views show. A connection pooler is refused.
+    pub fn open(dsn: &Dsn, application: &str) -> Result<Self, PredictError> {
         let mut connection = dsn.connect()?;
         let row = connection.query_one(
             "SELECT pg_backend_pid() AS pid, inet_client_port() AS port, current_database() AS \
@@ -47,7 +52,7 @@ impl WatchSession {
         if pid != connection.backend_pid() {
             return Err(PredictError::Pooler { named: connection.backend_pid(), found: pid });
         }
-        connection.execute(SETUP)?;
+        connection.execute(&format!("SET application_name = '{application}'; {SETUP}"))?;
         let client = match row.value("port")? {
             Some("-1") | None => "[local]".to_owned(),
             Some(port) => format!("({port})"),
@@ -66,7 +71,8 @@ impl WatchSession {
         })
     }
 
-    pub(crate) fn query(&mut self, sql: &str) -> Result<Vec<Row>, Error> {
+    /// Returns the rows of a statement.
+    pub fn query(&mut self, sql: &str) -> Result<Vec<Row>, Error> {
         let began = Instant::now();
         let rows = self.connection.query(sql);
         self.cost.statements += 1;
@@ -76,7 +82,7 @@ impl WatchSession {
 
     /// For the one statement of a session that is asked at every look: the server plans it once, which
     /// halves what it costs.
-    pub(crate) fn query_repeated(&mut self, sql: &str) -> Result<Row, Error> {
+    pub fn query_repeated(&mut self, sql: &str) -> Result<Row, Error> {
         if self.repeated.as_deref() != Some(sql) {
             self.query(&format!("PREPARE look AS {sql}"))?;
             self.repeated = Some(sql.to_owned());
@@ -84,7 +90,8 @@ impl WatchSession {
         self.query_one("EXECUTE look")
     }
 
-    pub(crate) fn query_one(&mut self, sql: &str) -> Result<Row, Error> {
+    /// Returns the one row of a statement.
+    pub fn query_one(&mut self, sql: &str) -> Result<Row, Error> {
         let mut rows = self.query(sql)?;
         match (rows.pop(), rows.len()) {
             (Some(row), 0) => Ok(row),
@@ -93,16 +100,17 @@ impl WatchSession {
     }
 
     /// The postmaster, if it runs on this machine.
-    pub(crate) fn postmaster(&self) -> Option<i32> {
+    pub fn postmaster(&self) -> Option<i32> {
         self.local.map(|local| local.postmaster)
     }
 
-    pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
+    /// A parameter that the server reported, such as `server_version`.
+    pub fn parameter(&self, name: &str) -> Option<&str> {
         self.connection.parameter(name)
     }
 
     /// Fails where another process answers than before: a pooler has handed the session on.
-    pub(crate) fn check_pid(&self, found: i32) -> Result<(), PredictError> {
+    pub fn check_pid(&self, found: i32) -> Result<(), PredictError> {
         if found == self.pid {
             return Ok(());
         }
@@ -110,14 +118,14 @@ impl WatchSession {
     }
 
     /// Returns the cost so far.
-    pub(crate) fn cost(&self) -> SessionCost {
+    pub fn cost(&self) -> SessionCost {
         let cpu_ns = self.local.and_then(|local| local.cpu_ns()).unwrap_or(self.begun_cpu_ns);
         let cpu_ns = cpu_ns.saturating_sub(self.begun_cpu_ns);
         SessionCost { cpu_s: std::time::Duration::from_nanos(cpu_ns).as_secs_f64(), ..self.cost }
     }
 
     /// Says goodbye; what it has cost.
-    pub(crate) fn close(self) -> SessionCost {
+    pub fn close(self) -> SessionCost {
         let cost = self.cost();
         self.connection.close();
         cost
@@ -125,7 +133,8 @@ impl WatchSession {
 }
 
 impl SessionCost {
-    pub(crate) fn add(&mut self, other: Self) {
+    /// Adds another session's cost.
+    pub fn add(&mut self, other: Self) {
         self.statements += other.statements;
         self.waited_s += other.waited_s;
         self.cpu_s += other.cpu_s;

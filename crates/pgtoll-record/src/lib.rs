@@ -15,6 +15,7 @@ mod answer;
 mod balance;
 mod bridge;
 mod checksums;
+mod checkup;
 mod conclusion;
 mod corrupt;
 mod corruption;
@@ -62,6 +63,11 @@ pub use bridge::{
 pub use checksums::{
     BlockOfFile, CHECKSUMS_SCHEMA, ChecksumsOutcome, ChecksumsPages, ChecksumsRecord,
     ChecksumsSample, EarlierRun,
+};
+pub use checkup::{
+    CHECKUP_SCHEMA, CheckedArchive, CheckedDatabase, CheckedServer, CheckedSlot, CheckupRecord,
+    CheckupWatch, CommitOverride, CommitWaits, LossBounds, LossWindow, RecoveryForecast, Safety,
+    SafetyRow, SafetyState, Spread, StandbyWindow,
 };
 pub use conclusion::{Conclusion, Finding, FindingCode, PrintedRecord, Status, record_schema};
 pub use corrupt::{CORRUPT_SCHEMA, CorruptOutcome, CorruptRecord};

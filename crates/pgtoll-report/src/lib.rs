@@ -16,6 +16,8 @@ mod balance;
 mod bridge;
 mod cells;
 mod checksums;
+mod checkup;
+mod checkup_gauges;
 mod circumstances;
 mod corruption;
 mod csv;

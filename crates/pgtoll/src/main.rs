@@ -67,6 +67,7 @@ fn run_command() -> ExitCode {
         Command::Measure(arguments) => commands::measure::run(&arguments, &mut printer),
         Command::Report(arguments) => commands::report::run(&arguments, &mut printer),
         Command::Predict(arguments) => commands::predict::run(&arguments, &mut printer),
+        Command::Checkup(arguments) => commands::checkup::run(&arguments, &mut printer),
         Command::Replay(arguments) => commands::replay::run(&arguments, &mut printer),
         Command::Wal(arguments) => commands::wal::run(&arguments, &mut printer),
         Command::Verify(arguments) => commands::verify::run(&arguments, &mut printer),

@@ -1,11 +1,13 @@
 //! Thresholds for figures, as `--fail-if` takes them.
 
+mod checkup;
 mod decide;
 mod parse;
 mod prediction;
 
 use pgtoll_record::{Metric, RunResult, Work, Workload};
 
+pub use checkup::{CheckupFigure, CheckupThreshold, checkup_figures};
 pub use decide::{Decision, ThresholdOutcome, decide};
 pub use prediction::PredictionThreshold;
 

@@ -21,7 +21,7 @@ use reader::{ReadWal, Stop, WalReader};
 use watched::watched_wal;
 
 use crate::server::identify;
-use crate::session::WatchSession;
+use crate::session::{APPLICATION, WatchSession};
 use crate::{PredictError, SettingQuestion, WatchPlan, WatchProgress, watch};
 
 /// As [`watch()`], and reads the server's WAL meanwhile, to replay it with the settings of the
@@ -35,7 +35,7 @@ pub fn watch_with_wal(
     interrupt: &Interrupt,
     on_progress: &mut dyn FnMut(&WatchProgress<'_>),
 ) -> Result<(WatchedServer, ServerWatch), PredictError> {
-    let mut session = WatchSession::open(dsn)?;
+    let mut session = WatchSession::open(dsn, APPLICATION)?;
     let (server, facts, privileges) = identify(&mut session)?;
     if !privileges.streams {
         return Err(PredictError::NoReplication {
@@ -107,7 +107,7 @@ fn end_of_wal(dsn: &Dsn, interrupt: &Interrupt) -> Option<pgtoll_format::Lsn> {
     if interrupt.signal().is_some() {
         return None;
     }
-    let mut session = WatchSession::open(dsn).ok()?;
+    let mut session = WatchSession::open(dsn, APPLICATION).ok()?;
     let row = session.query_one("SELECT pg_current_wal_flush_lsn() AS at").ok()?;
     session.close();
     row.parse("at").ok()

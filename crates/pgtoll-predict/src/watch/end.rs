@@ -10,7 +10,7 @@ use super::counting::{GENTLE_SAMPLES, SAMPLES};
 use crate::PredictError;
 use crate::allowance::CensusAllowance;
 use crate::looks::Glimpse;
-use crate::session::{SessionCost, WatchSession};
+use crate::session::{APPLICATION, SessionCost, WatchSession};
 
 /// How long a server is waited for after a signal.
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
@@ -73,7 +73,7 @@ impl Watcher {
         if let Some(taker) = &mut self.taker {
             taker.dsn = self.dsn.clone();
         }
-        if let Ok(session) = WatchSession::open(&self.dsn) {
+        if let Ok(session) = WatchSession::open(&self.dsn, APPLICATION) {
             self.cost.add(std::mem::replace(&mut self.session, session).close());
         }
     }

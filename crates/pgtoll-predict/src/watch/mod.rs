@@ -22,7 +22,7 @@ use crate::looks::{CounterLook, Glimpse, evicted_now};
 use crate::marks::FollowedPages;
 use crate::running::RunningCheckpoint;
 use crate::server::{Privileges, identify};
-use crate::session::{SessionCost, WatchSession};
+use crate::session::{APPLICATION, SessionCost, WatchSession};
 use crate::statements::StatementTally;
 
 /// How long to watch, and how.
@@ -61,7 +61,7 @@ pub fn watch(
     interrupt: &Interrupt,
     on_progress: &mut dyn FnMut(&WatchProgress<'_>),
 ) -> Result<(WatchedServer, ServerWatch), PredictError> {
-    let mut session = WatchSession::open(dsn)?;
+    let mut session = WatchSession::open(dsn, APPLICATION)?;
     let (server, facts, privileges) = identify(&mut session)?;
     let mut watcher = Watcher::new(dsn, plan, facts, session, &server, &privileges)?;
     watcher.watch.sources = privileges.sources;
@@ -429,7 +429,7 @@ impl Watcher {
             if interrupt.wait(RETRY).is_err() {
                 return Err(Error::Interrupted.into());
             }
-            let opened = WatchSession::open(&self.dsn);
+            let opened = WatchSession::open(&self.dsn, APPLICATION);
             let opened = opened.and_then(|mut session| Ok((identify(&mut session)?, session)));
             match opened {
                 Ok(((found, _, _), session)) => {

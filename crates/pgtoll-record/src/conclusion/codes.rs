@@ -135,6 +135,30 @@ finding_codes! {
     ReplayTables = "replay.tables",
     /// A statement is slower on an arm.
     ReplaySlower = "replay.slower",
+    /// The server does not flush WAL or data (`fsync = off`).
+    DurabilityFsync = "durability.fsync",
+    /// A crash of the operating system can leave torn pages (`full_page_writes = off`).
+    DurabilityTornPages = "durability.torn-pages",
+    /// Commits are acknowledged before their WAL is flushed (`synchronous_commit = off`).
+    DurabilitySynchronousCommit = "durability.synchronous-commit",
+    /// The loss of the primary's host loses acknowledged commits without a bound, or stops all commits.
+    DurabilityLossWindow = "durability.loss-window",
+    /// The cluster has no data checksums.
+    IntegrityChecksumsOff = "integrity.checksums-off",
+    /// The server has read pages whose checksum is wrong.
+    IntegrityChecksumFailures = "integrity.checksum-failures",
+    /// `pg_rewind` cannot return an old primary after a failover.
+    FailoverRewind = "failover.rewind",
+    /// A replication slot can fill the disk, or has lost its WAL.
+    SpaceSlots = "space.slots",
+    /// Archiving of WAL fails or has stopped.
+    BackupArchive = "backup.archive",
+    /// Recovery after a crash may take more than ten minutes.
+    RecoveryTime = "recovery.time",
+    /// Transaction IDs or multixacts run out.
+    WritesWraparound = "writes.wraparound",
+    /// Autovacuum is off.
+    WritesAutovacuum = "writes.autovacuum",
 }
 
 impl Serialize for FindingCode {

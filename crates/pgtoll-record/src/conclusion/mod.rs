@@ -3,6 +3,7 @@
 //! A conclusion follows from the record's facts alone, so that older records have one too. It is not kept in the
 //! record: JSON output has it beside the facts.
 
+mod checkup;
 mod codes;
 mod labs;
 mod pages;

@@ -1,6 +1,7 @@
 //! The command line: pgtoll's commands, and what all of them have in common. Each command's arguments
 //! are in a file of their own, beside those of the commands below it.
 
+mod checkup;
 mod completions;
 mod corrupt;
 mod doctor;
@@ -25,11 +26,12 @@ use std::fmt::Write as _;
 use clap::{Parser, Subcommand};
 use output::formats_of;
 use pgtoll_record::{
-    ChecksumsRecord, CorruptRecord, Examination, PredictionRecord, RepairRecord, RunResult,
-    VerificationRecord,
+    ChecksumsRecord, CheckupRecord, CorruptRecord, Examination, PredictionRecord, RepairRecord,
+    RunResult, VerificationRecord,
 };
 use pgtoll_report::RecordKind;
 
+pub(crate) use checkup::CheckupArguments;
 pub(crate) use completions::CompletionsArguments;
 pub(crate) use corrupt::{CorruptArguments, DamageKind};
 pub(crate) use doctor::DoctorArguments;
@@ -81,7 +83,7 @@ pub(crate) const WORK_DIR: &str = "/var/tmp";
 const GROUPS: [(&str, &[&str]); 5] = [
     ("What does it cost?", &["measure", "predict", "wal", "replay"]),
     ("Is the data sound?", &["verify", "repair", "fleet", "page", "corrupt"]),
-    ("Does the safety work?", &["lab"]),
+    ("Does the safety work?", &["checkup", "lab"]),
     ("Turn checksums on or off", &["enable", "disable"]),
     ("Results and set-up", &["report", "doctor", "postgres", "completions"]),
 ];
@@ -112,6 +114,9 @@ pub(crate) enum Command {
     /// Predict what checksums or other settings would cost a running server.
     #[command(after_help = predict::EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<PredictionRecord>())))]
     Predict(Box<PredictArguments>),
+    /// Check what each safety of a running server buys, and what it costs.
+    #[command(after_help = checkup::EXAMPLES, mut_arg("format", formats_of(RecordKind::for_record::<CheckupRecord>())))]
+    Checkup(Box<CheckupArguments>),
     /// Replay a logged workload on another server.
     Replay(ReplayArguments),
     /// Show what WAL consists of, and what other settings would write.

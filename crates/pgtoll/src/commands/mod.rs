@@ -1,5 +1,6 @@
 //! One module a subcommand.
 
+pub(crate) mod checkup;
 pub(crate) mod completions;
 pub(crate) mod corrupt;
 pub(crate) mod doctor;

@@ -1,11 +1,12 @@
 //! `--fail-if`: from expressions to an exit status.
 
 use pgtoll_estimate::{
-    Decision, PredictionThreshold, Threshold, ThresholdError, ThresholdOutcome, decide,
+    CheckupThreshold, Decision, PredictionThreshold, Threshold, ThresholdError, ThresholdOutcome,
+    decide,
 };
 use pgtoll_measure::Plan;
 use pgtoll_predict::SettingQuestion;
-use pgtoll_record::{Header, PredictionRecord, RunResult, Status};
+use pgtoll_record::{CheckupRecord, Header, PredictionRecord, RunResult, Status};
 
 use crate::mistakes::Usage;
 use crate::printer::Printer;
@@ -101,6 +102,24 @@ pub(super) fn judge_prediction(
     printer: &mut Printer,
 ) -> Status {
     judge_decisions(thresholds.iter().flat_map(|threshold| threshold.decide(record)), None, printer)
+}
+
+/// The thresholds of a checkup, before anything is watched.
+pub(super) fn of_checkup(expressions: &[String]) -> anyhow::Result<Vec<CheckupThreshold>> {
+    let thresholds = expressions.iter().map(|text| {
+        let threshold = text.parse::<CheckupThreshold>();
+        threshold.map_err(|error| Usage::error(format!("--fail-if: {error}"), error.hint()))
+    });
+    thresholds.collect()
+}
+
+/// As [`judge`].
+pub(super) fn judge_checkup(
+    thresholds: &[CheckupThreshold],
+    record: &CheckupRecord,
+    printer: &mut Printer,
+) -> Status {
+    judge_decisions(thresholds.iter().map(|threshold| threshold.decide(record)), None, printer)
 }
 
 fn judge_decisions(

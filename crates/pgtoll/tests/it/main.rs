@@ -12,6 +12,7 @@ mod bare_servers;
 mod bridge;
 mod calibration;
 mod checksums;
+mod checkup;
 mod circles;
 mod clusters;
 mod configuration;

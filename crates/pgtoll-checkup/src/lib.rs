@@ -1,0 +1,117 @@
+//! What each safety of a running server buys and costs, from one read-only watch.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use pgtoll_checkup::{CheckupPlan, checkup};
+//! use pgtoll_record::Provenance;
+//! use pgtoll_system::Interrupt;
+//! use pgtoll_wire::Dsn;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let dsn = Dsn::parse("host=db1 user=monitor dbname=shop")?;
+//! let plan = CheckupPlan { time: Duration::from_secs(900), gentle: false };
+//! let provenance = Provenance { version: String::new(), command: Vec::new(), made: String::new() };
+//! let record = checkup(provenance, &dsn, plan, &Interrupt::new(), &mut |_| {})?;
+//! for row in &record.rows {
+//!     println!("{}: {}", row.safety.title(), row.now);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod commits;
+mod look;
+mod rows;
+mod server;
+mod watch;
+
+use std::time::Duration;
+
+use pgtoll_predict::{
+    PredictError, SettingQuestion, WatchPlan, WatchSession, Watched, prediction_record,
+};
+use pgtoll_record::{CHECKUP_SCHEMA, CheckupRecord, PredictionRecord, Provenance};
+use pgtoll_system::Interrupt;
+use pgtoll_wire::Dsn;
+
+use crate::watch::Seen;
+
+/// How long a server is watched, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckupPlan {
+    /// For this long.
+    pub time: Duration,
+    /// Fewer looks.
+    pub gentle: bool,
+}
+
+/// Watches a primary, read-only, and judges its safeties. `on_progress` gets the time since the begin at each
+/// look. A signal, or the loss of the session, ends the watch early: the record says why.
+///
+/// Fails where the server cannot be reached or is a standby.
+pub fn checkup(
+    provenance: Provenance,
+    dsn: &Dsn,
+    plan: CheckupPlan,
+    interrupt: &Interrupt,
+    on_progress: &mut dyn FnMut(Duration),
+) -> Result<CheckupRecord, PredictError> {
+    let began = jiff::Timestamp::now().to_string();
+    let mut session = WatchSession::open(dsn, "pgtoll checkup")?;
+    let (server, rights, sources) = server::read(&mut session, host(dsn))?;
+    let looks = (rights.reads_redo, rights.monitors);
+    let (seen, prediction) = std::thread::scope(|scope| {
+        let settings = server.settings.clone();
+        let answer = provenance.clone();
+        let predict = move || predict(answer, dsn, plan, &settings, interrupt);
+        let predicting = rights.monitors.then(|| scope.spawn(predict));
+        let time = (plan.time, plan.gentle);
+        let seen = watch::watch(session, time, looks, interrupt, on_progress);
+        // A panic of that thread was printed; the record has no prediction then.
+        (seen, predicting.and_then(|thread| thread.join().ok().flatten()))
+    });
+    let Seen { watch, loss, since_redo, .. } = seen;
+    let watch = pgtoll_record::CheckupWatch { began, ..watch };
+    let mut record = CheckupRecord {
+        schema: CHECKUP_SCHEMA.to_owned(),
+        pgtoll: provenance.version,
+        command: provenance.command,
+        made: provenance.made,
+        server,
+        watch,
+        loss,
+        sources,
+        prediction: prediction.map(Box::new),
+        ..CheckupRecord::default()
+    };
+    record.recovery = since_redo.map(|since_redo| rows::forecast(&record, since_redo));
+    record.rows = rows::rows(&record);
+    Ok(record)
+}
+
+/// Watches for the costs of checksums and of hints, for the same time; `None` where the server refuses.
+fn predict(
+    provenance: Provenance,
+    dsn: &Dsn,
+    plan: CheckupPlan,
+    settings: &std::collections::BTreeMap<String, String>,
+    interrupt: &Interrupt,
+) -> Option<PredictionRecord> {
+    let watch =
+        WatchPlan { time: plan.time, cycles: None, gentle: plan.gentle, with_queries: false };
+    let (server, watch) = pgtoll_predict::watch(dsn, &watch, interrupt, &mut |_| {}).ok()?;
+    let is_off = |name: &str| settings.get(name).is_some_and(|value| value == "off");
+    let hints = (is_off("data_checksums") && is_off("wal_log_hints"))
+        .then(|| SettingQuestion::parse("wal_log_hints=on").ok())
+        .flatten();
+    let questions: Vec<SettingQuestion> =
+        std::iter::once(SettingQuestion::default_for(settings)).chain(hints).collect();
+    Some(prediction_record(provenance, Watched::now(server, watch), &questions))
+}
+
+/// The server's name in sentences.
+fn host(dsn: &Dsn) -> String {
+    let endpoint = dsn.endpoints().into_iter().next().map(|(host, _)| host);
+    endpoint.filter(|host| !host.starts_with('/')).unwrap_or_else(|| "this server".to_owned())
+}

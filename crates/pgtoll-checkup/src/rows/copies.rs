@@ -1,0 +1,229 @@
+//! Copies: standbys, replication slots, the archive.
+
+use pgtoll_record::{
+    CheckedArchive, CheckedSlot, CheckupRecord, LossWindow, Safety, SafetyRow, SafetyState,
+    StandbyWindow,
+};
+
+use super::{Words, commits, setting, size, span};
+
+/// Levels of `synchronous_commit` at which commits wait for a standby, if any is named.
+const REMOTE: [&str; 3] = ["remote_write", "on", "remote_apply"];
+
+pub(super) fn standbys(checkup: &CheckupRecord) -> SafetyRow {
+    let hidden = checkup
+        .sources
+        .iter()
+        .any(|source| !source.available && source.name == crate::server::STANDBYS_SOURCE);
+    let standbys = checkup.loss.as_ref().map_or(&[][..], |loss| &loss.standbys);
+    let waits = !setting(checkup, "synchronous_standby_names").is_empty()
+        && REMOTE.contains(&setting(checkup, "synchronous_commit"));
+    let is_synchronous =
+        standbys.iter().any(|standby| ["sync", "quorum"].contains(&&*standby.sync_state));
+    let names: Vec<String> = standbys
+        .iter()
+        .map(|standby| format!("{} ({})", standby.name, standby.sync_state))
+        .collect();
+    let now = if names.is_empty() { "none streams".to_owned() } else { names.join(", ") };
+    let basis = "pg_stat_replication, WAL positions and transaction IDs of each look";
+    let row = |state, words: Words| Words { basis, ..words }.row(Safety::Standbys, state);
+    if hidden {
+        let now = "the role may not see standbys".to_owned();
+        let buys = "copies of commits on other hosts".to_owned();
+        return row(SafetyState::Unknown, Words { now, buys, ..Words::default() });
+    }
+    match (waits, is_synchronous, standbys.is_empty()) {
+        (true, false, _) => row(
+            SafetyState::Missing,
+            Words {
+                now: format!(
+                    "{now}; synchronous_standby_names is set, and no such standby streams"
+                ),
+                buys: "commits wait until one returns".to_owned(),
+                advice: Some(
+                    "start a synchronous standby, or change synchronous_standby_names".to_owned(),
+                ),
+                ..Words::default()
+            },
+        ),
+        (true, true, _) => row(
+            SafetyState::Held,
+            Words {
+                now,
+                buys: "no acknowledged commit is lost in a failover to a synchronous standby"
+                    .to_owned(),
+                costs: format!("already paid: {}", level_costs(standbys, "on")),
+                ..Words::default()
+            },
+        ),
+        (false, _, false) => row(
+            SafetyState::Partial,
+            Words {
+                now,
+                buys: checkup.loss.as_ref().map(host_loss).unwrap_or_default(),
+                costs: format!("to wait for it: {}", level_costs(standbys, "off")),
+                advice: Some(
+                    "name a standby in synchronous_standby_names if no commit may be lost"
+                        .to_owned(),
+                ),
+                ..Words::default()
+            },
+        ),
+        (false, _, true) => alone(checkup, row),
+    }
+}
+
+/// No standby: the archive decides.
+fn alone(checkup: &CheckupRecord, row: impl Fn(SafetyState, Words) -> SafetyRow) -> SafetyRow {
+    let age = checkup.server.archive.as_ref().and_then(|archive| archive.archived_age_s);
+    let (state, buys) = match age {
+        Some(age) => (
+            SafetyState::Partial,
+            format!(
+                "the death of this host loses all since the last archived WAL: {} ago, {}",
+                span(age),
+                commits(checkup.watch.writes_per_second * age)
+            ),
+        ),
+        None => (
+            SafetyState::Missing,
+            "the death of this host loses all since the last backup".to_owned(),
+        ),
+    };
+    let advice = Some("add a standby or an archive on another host".to_owned());
+    row(state, Words { now: "none streams".to_owned(), buys, advice, ..Words::default() })
+}
+
+fn host_loss(loss: &LossWindow) -> String {
+    let Some(host) = loss.host else { return String::new() };
+    let (lower, upper) = host.range;
+    format!(
+        "the death of this host loses {:.0} to {} (median {:.0}, most {:.0})",
+        lower.floor(),
+        commits(upper),
+        host.confirmed.median,
+        host.confirmed.most
+    )
+}
+
+/// What each level of `synchronous_commit` would add to a commit, from the nearest standby's lags; the level
+/// `local` first says what is paid today.
+fn level_costs(standbys: &[StandbyWindow], today: &str) -> String {
+    let lag = |lag: fn(&StandbyWindow) -> Option<f64>| {
+        standbys.iter().filter_map(lag).min_by(f64::total_cmp)
+    };
+    let levels = [
+        ("remote_write", lag(|standby| Some(standby.write_lag_ms?.median))),
+        ("on", lag(|standby| Some(standby.flush_lag_ms?.median))),
+        ("remote_apply", lag(|standby| Some(standby.replay_lag_ms?.median))),
+    ];
+    let shown = levels.iter().filter(|(name, _)| today == "off" || *name == today);
+    let words: Vec<String> =
+        shown.filter_map(|(name, lag)| Some(format!("{name} +{:.1} ms", (*lag)?))).collect();
+    if words.is_empty() { "no WAL was sent".to_owned() } else { words.join(", ") + " a commit" }
+}
+
+pub(super) fn slots(checkup: &CheckupRecord) -> Option<SafetyRow> {
+    let slots = &checkup.server.slots;
+    let is_lost = |slot: &&CheckedSlot| slot.wal_status.as_deref() == Some("lost");
+    let lost = slots.iter().find(is_lost);
+    let dead = slots.iter().filter(|slot| !slot.active).max_by_key(|slot| slot.retained_bytes)?;
+    let limit = setting(checkup, "max_slot_wal_keep_size");
+    let is_bounded = limit != "-1";
+    let kept = size(crate::commits::float(dead.retained_bytes.unwrap_or(0)));
+    let growth = size(checkup.watch.wal_bytes_per_second * 86_400.0);
+    let (state, now, advice) = match (lost, is_bounded) {
+        (Some(slot), _) => (
+            SafetyState::Missing,
+            format!("slot {}: its WAL is lost", slot.name),
+            "make its standby or subscriber anew, and drop the slot",
+        ),
+        (None, false) => (
+            SafetyState::Missing,
+            format!("slot {} is not in use and has no bound: it keeps {kept}", dead.name),
+            "start its standby, drop the slot, or set max_slot_wal_keep_size",
+        ),
+        (None, true) => (
+            SafetyState::Partial,
+            format!("slot {} is not in use: it keeps {kept} of at most {limit}", dead.name),
+            "start its standby, or drop the slot",
+        ),
+    };
+    let words = Words {
+        now,
+        buys: "a standby that returns finds its WAL".to_owned(),
+        costs: format!("{growth} of disk a day at this rate"),
+        advice: Some(advice.to_owned()),
+        basis: "pg_replication_slots, WAL rate of the watch",
+    };
+    Some(words.row(Safety::Slots, state))
+}
+
+/// Without news of the archive for this long, WAL that flows is not archived.
+const STALE_S: f64 = 3600.0;
+
+pub(super) fn archive(checkup: &CheckupRecord) -> SafetyRow {
+    let command = setting(checkup, "archive_command");
+    let has_library = !setting(checkup, "archive_library").is_empty();
+    let (state, now, advice) = match &checkup.server.archive {
+        None => (
+            SafetyState::Partial,
+            "archive_mode = off".to_owned(),
+            Some("archive WAL to restore to any moment; base backups alone restore to their end"),
+        ),
+        Some(_) if command.is_empty() && !has_library => (
+            SafetyState::Missing,
+            "on, without archive_command: WAL accumulates".to_owned(),
+            Some("set archive_command"),
+        ),
+        Some(archive) if archive.is_failing() => (
+            SafetyState::Missing,
+            format!("failing: {}", archive_age(archive)),
+            Some("read the server's log, and repair archive_command before WAL fills the disk"),
+        ),
+        Some(archive) => judged_age(checkup, archive),
+    };
+    let age = checkup.server.archive.as_ref().and_then(|archive| archive.archived_age_s);
+    let lost = age.map(|age| {
+        format!("; the loss of all hosts loses {}", commits(checkup.watch.writes_per_second * age))
+    });
+    let words = Words {
+        now,
+        buys: format!("a restore to any moment{}", lost.unwrap_or_default()),
+        costs: format!(
+            "{} of WAL a day to keep",
+            size(checkup.watch.wal_bytes_per_second * 86_400.0)
+        ),
+        advice: advice.map(str::to_owned),
+        basis: "pg_stat_archiver, rates of the watch; backups are not looked at",
+    };
+    words.row(Safety::Archive, state)
+}
+
+fn judged_age(
+    checkup: &CheckupRecord,
+    archive: &CheckedArchive,
+) -> (SafetyState, String, Option<&'static str>) {
+    let now = archive_age(archive);
+    let flows = checkup.watch.wal_bytes_per_second > 0.0;
+    match archive.archived_age_s {
+        Some(age) if age > STALE_S && flows => {
+            (SafetyState::Partial, now, Some("set archive_timeout to bound what is not archived"))
+        }
+        Some(_) => (SafetyState::Held, now, None),
+        None => (SafetyState::Partial, now, Some("set archive_timeout, and look again")),
+    }
+}
+
+fn archive_age(archive: &CheckedArchive) -> String {
+    let CheckedArchive { archived_age_s, failed_age_s, failures } = archive;
+    let archived = archived_age_s.map_or_else(
+        || "no segment was archived".to_owned(),
+        |age| format!("the last segment was archived {} ago", span(age)),
+    );
+    let failed = failed_age_s.filter(|_| archive.is_failing());
+    failed.map_or_else(
+        || archived.clone(),
+        |age| format!("{archived}, {failures} failures, the last {} ago", span(age)),
+    )
+}

@@ -1,0 +1,39 @@
+//! Arguments of `pgtoll checkup`.
+
+use clap::Args;
+use pgtoll_format::TimeSpan;
+use pgtoll_wire::Dsn;
+
+use super::output::OutputOptions;
+use super::values::{DsnParser, second_to_week};
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  pgtoll checkup --dsn 'host=db1 user=monitor dbname=shop'
+                                            watch for 15 minutes
+  pgtoll checkup --dsn service=shop --for 1h -o checkup.html
+                                            an hour, as a page
+  pgtoll checkup --dsn service=shop --fail-if 'loss_window.p95 > 100'
+                                            for a scheduled job
+
+Watching is read-only. It takes a role with pg_monitor; any other role gets what it may see.";
+
+#[derive(Args, Debug)]
+pub(crate) struct CheckupArguments {
+    /// The primary: a libpq connection string. It is only read.
+    #[arg(long, value_name = "DSN", value_parser = DsnParser)]
+    pub(crate) dsn: Dsn,
+    /// Watch for this long. Costs of settings take a whole checkpoint cycle.
+    #[arg(long, value_name = "TIME", default_value = "15min", value_parser = second_to_week, allow_hyphen_values = true)]
+    pub(crate) r#for: TimeSpan,
+    /// Look less often.
+    #[arg(long)]
+    pub(crate) gentle: bool,
+    /// End with status 1 if this holds for the whole range, with 2 if for a part of it. The form is
+    /// FIGURE, then >, <, >= or <=, then a number. Figures: `loss_window.p95` and `crash_loss.most` in
+    /// commits, `recovery.most` in seconds, and others.
+    #[arg(long, value_name = "EXPRESSION")]
+    pub(crate) fail_if: Vec<String>,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
+}
