@@ -75,6 +75,12 @@ pub(crate) fn twins(arguments: &[&str]) -> anyhow::Result<()> {
     released("twins", arguments)
 }
 
+/// How often two servers whose difference is known are told apart.
+pub(crate) fn servers(arguments: &[&str]) -> anyhow::Result<()> {
+    build(&TIMED)?;
+    released("servers", arguments)
+}
+
 /// How right predictions of WAL are, beside servers that really ran with those settings.
 pub(crate) fn whatif_trial(arguments: &[&str]) -> anyhow::Result<()> {
     released("whatif", arguments)

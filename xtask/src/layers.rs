@@ -136,6 +136,7 @@ const LAYERS: [(&str, &[&str]); 29] = [
         "pgtoll-lab",
         &[
             "pgtoll-alter",
+            "pgtoll-checkup",
             "pgtoll-cluster",
             "pgtoll-format",
             "pgtoll-record",

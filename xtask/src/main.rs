@@ -89,6 +89,9 @@ usage: cargo xtask COMMAND
   bench twins [--help | OPTIONS]
             how often intervals miss what is known: arms that do not differ,
             and one with a handicap of known size (3 min a run)
+  bench servers [--help | OPTIONS]
+            how often two servers are told apart: the same build twice, or one
+            with a planted cost
   prediction-trial [--help | OPTIONS]
             predict what checksums cost six workloads, then turn them on (an
             hour a server; with --predict --spread a quarter of one)";
@@ -124,6 +127,7 @@ fn main() -> ExitCode {
         ["bench", "fleet", options @ ..] => bench::fleet(options),
         ["whatif-trial", options @ ..] => bench::whatif_trial(options),
         ["bench", "twins", options @ ..] => bench::twins(options),
+        ["bench", "servers", options @ ..] => bench::servers(options),
         ["prediction-trial", options @ ..] => bench::prediction_trial(options),
         _ => {
             say(USAGE);

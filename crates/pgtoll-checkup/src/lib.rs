@@ -1,4 +1,4 @@
-//! What each safety of a running server buys and costs, from one read-only watch.
+//! Checks what each safety of a running server buys and costs, by one read-only watch.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -31,10 +31,11 @@ use std::time::Duration;
 use pgtoll_predict::{
     PredictError, SettingQuestion, WatchPlan, WatchSession, Watched, prediction_record,
 };
-use pgtoll_record::{CHECKUP_SCHEMA, CheckupRecord, PredictionRecord, Provenance};
+use pgtoll_record::{CHECKUP_SCHEMA, CheckupRecord, LossWindow, PredictionRecord, Provenance};
 use pgtoll_system::Interrupt;
 use pgtoll_wire::Dsn;
 
+use crate::server::Rights;
 use crate::watch::Seen;
 
 /// How long a server is watched, and how.
@@ -60,14 +61,12 @@ pub fn checkup(
     let began = jiff::Timestamp::now().to_string();
     let mut session = WatchSession::open(dsn, "pgtoll checkup")?;
     let (server, rights, sources) = server::read(&mut session, host(dsn))?;
-    let looks = (rights.reads_redo, rights.monitors);
     let (seen, prediction) = std::thread::scope(|scope| {
         let settings = server.settings.clone();
         let answer = provenance.clone();
         let predict = move || predict(answer, dsn, plan, &settings, interrupt);
         let predicting = rights.monitors.then(|| scope.spawn(predict));
-        let time = (plan.time, plan.gentle);
-        let seen = watch::watch(session, time, looks, interrupt, on_progress);
+        let seen = watch::watch(session, plan, rights, interrupt, on_progress);
         // A panic of that thread was printed; the record has no prediction then.
         (seen, predicting.and_then(|thread| thread.join().ok().flatten()))
     });
@@ -88,6 +87,19 @@ pub fn checkup(
     record.recovery = since_redo.map(|since_redo| rows::forecast(&record, since_redo));
     record.rows = rows::rows(&record);
     Ok(record)
+}
+
+/// Watches a primary only for the commits that would be lost, for `time` or until `interrupt` comes; `None`
+/// where no look succeeded.
+pub fn watch_loss(
+    dsn: &Dsn,
+    time: Duration,
+    interrupt: &Interrupt,
+) -> Result<Option<LossWindow>, PredictError> {
+    let session = WatchSession::open(dsn, "pgtoll checkup")?;
+    let plan = CheckupPlan { time, gentle: false };
+    let rights = Rights { monitors: false, reads_redo: false };
+    Ok(watch::watch(session, plan, rights, interrupt, &mut |_| {}).loss)
 }
 
 /// Watches for the costs of checksums and of hints, for the same time; `None` where the server refuses.

@@ -5,7 +5,7 @@ use pgtoll_wire::{Error, Row};
 
 /// A look.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Look {
+pub(crate) struct ServerLook {
     /// The server's clock, in seconds since 1970.
     pub(crate) now_s: f64,
     /// The end of WAL.
@@ -66,7 +66,7 @@ pub(crate) fn statement(reads_redo: bool, sees_sessions: bool) -> String {
     )
 }
 
-impl Look {
+impl ServerLook {
     /// Looks once.
     pub(crate) fn take(session: &mut WatchSession, statement: &str) -> Result<Self, PredictError> {
         let row = session.query_repeated(statement)?;

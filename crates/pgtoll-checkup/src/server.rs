@@ -39,7 +39,7 @@ const SETTINGS: [&str; 24] = [
 /// The source of standbys' positions.
 pub(crate) const STANDBYS_SOURCE: &str = "other sessions and standbys";
 
-/// What the role may read.
+/// The role's rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rights {
     /// Other sessions' state and standbys' positions.

@@ -10,14 +10,16 @@ use pgtoll_record::{
 use pgtoll_stats::quantile;
 use pgtoll_system::Interrupt;
 
+use crate::CheckupPlan;
 use crate::commits::{CommitClock, float};
-use crate::look::{Look, SessionLook, StandbyLook, statement};
+use crate::look::{ServerLook, SessionLook, StandbyLook, statement};
+use crate::server::Rights;
 
 /// Between looks on average; every two seconds where the watch is gentle.
 const PAUSE: Duration = Duration::from_millis(100);
 const GENTLE_PAUSE: Duration = Duration::from_secs(2);
 
-/// What the looks of a watch came to.
+/// The figures of a watch.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) watch: CheckupWatch,
@@ -26,11 +28,11 @@ pub(crate) struct Seen {
     pub(crate) since_redo: Option<Spread>,
 }
 
-/// Looks until `time` has passed or a signal comes. What was seen until the session broke is kept.
+/// Looks until the plan's time has passed or a signal comes. What was seen until the session broke is kept.
 pub(crate) fn watch(
     session: WatchSession,
-    (time, gentle): (Duration, bool),
-    (reads_redo, sees_sessions): (bool, bool),
+    plan: CheckupPlan,
+    rights: Rights,
     interrupt: &Interrupt,
     on_progress: &mut dyn FnMut(Duration),
 ) -> Seen {
@@ -38,10 +40,11 @@ pub(crate) fn watch(
     let mut session = session;
     let mut looks = Looks::default();
     let mut ended = None;
-    let statement = statement(reads_redo, sees_sessions);
+    let CheckupPlan { time, gentle } = plan;
+    let statement = statement(rights.reads_redo, rights.monitors);
     let pause = if gentle { GENTLE_PAUSE } else { PAUSE };
     for number in 0.. {
-        match Look::take(&mut session, &statement) {
+        match ServerLook::take(&mut session, &statement) {
             Ok(look) => looks.add(look),
             Err(PredictError::Wire(pgtoll_wire::Error::Interrupted)) => {}
             Err(error) => {
@@ -90,8 +93,8 @@ fn cost(session: WatchSession, seconds: f64) -> WatchCost {
 #[derive(Debug, Default)]
 struct Looks {
     clock: CommitClock,
-    first: Option<Look>,
-    last: Option<Look>,
+    first: Option<ServerLook>,
+    last: Option<ServerLook>,
     count: u64,
     crash: Vec<f64>,
     host: BoundSamples,
@@ -116,7 +119,7 @@ struct StandbySamples {
 }
 
 impl Looks {
-    fn add(&mut self, look: Look) {
+    fn add(&mut self, look: ServerLook) {
         self.clock.push(look.inserted, look.next_id);
         self.crash.push(self.clock.since(look.flushed).unwrap_or(0.0));
         self.since_redo.extend(look.redo.map(|redo| float(look.inserted.saturating_sub(redo))));
@@ -223,7 +226,7 @@ fn waits(sessions: &[SessionLook]) -> Option<CommitWaits> {
 mod tests {
     use super::*;
 
-    fn look(second: u32, standbys: &[(&str, u64, u64)]) -> Look {
+    fn look(second: u32, standbys: &[(&str, u64, u64)]) -> ServerLook {
         let inserted = 10_000 + 1_000 * u64::from(second);
         let standby = |(name, sent, flushed): &(&str, u64, u64)| StandbyLook {
             name: (*name).to_owned(),
@@ -232,7 +235,7 @@ mod tests {
             lags_ms: [Some(1.0), None, None],
             ..StandbyLook::default()
         };
-        Look {
+        ServerLook {
             now_s: f64::from(second),
             inserted,
             flushed: inserted - 100,
@@ -240,7 +243,7 @@ mod tests {
             next_id: 100 + 10 * u64::from(second),
             redo: Some(9_000),
             standbys: standbys.iter().map(standby).collect(),
-            ..Look::default()
+            ..ServerLook::default()
         }
     }
 
@@ -256,11 +259,9 @@ mod tests {
         assert_eq!(host.range, (0.0, 2.0));
         let far = loss.standbys.iter().find(|standby| standby.name == "far").unwrap();
         assert_eq!((far.loss.confirmed.most, far.loss.sent.most), (10.0, 5.0));
-        assert_eq!(far.write_lag_ms.unwrap().most, 1.0);
-        assert_eq!(far.flush_lag_ms, None);
-        assert_eq!(loss.crash.most, 1.0);
-        assert_eq!(seen.since_redo.unwrap().most, 2_000.0);
-        assert_eq!(seen.watch.writes_per_second, 10.0);
+        assert_eq!((far.write_lag_ms.unwrap().most, far.flush_lag_ms), (1.0, None));
+        assert_eq!((loss.crash.most, seen.since_redo.unwrap().most), (1.0, 2_000.0));
+        assert_eq!((seen.watch.writes_per_second, seen.watch.looks), (10.0, 2));
     }
 
     #[test]

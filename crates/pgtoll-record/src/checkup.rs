@@ -10,7 +10,7 @@ use crate::{Interval, PredictionRecord, WatchCost, WatchSource};
 /// The version of the form of a [`CheckupRecord`].
 pub const CHECKUP_SCHEMA: &str = "pgtoll.checkup/1";
 
-/// What each safety of a running server buys and costs.
+/// A running server's safeties, with what each buys and costs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckupRecord {
     /// [`CHECKUP_SCHEMA`].
@@ -31,7 +31,7 @@ pub struct CheckupRecord {
     pub recovery: Option<RecoveryForecast>,
     /// One row for each safety, the worst first.
     pub rows: Vec<SafetyRow>,
-    /// What the role may not see, and what would show it.
+    /// Sources that the role may read or not, with the grant that each takes.
     pub sources: Vec<WatchSource>,
     /// The predicted costs of settings; `None` where they could not be watched for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -326,11 +326,11 @@ pub struct SafetyRow {
     pub state: SafetyState,
     /// The settings and views that show it.
     pub now: String,
-    /// What happens without it, as a figure of this server.
+    /// The protection, as a figure of this server.
     pub buys: String,
     /// Its price, as a range where it is not paid yet.
     pub costs: String,
-    /// What to do; `None`: nothing.
+    /// The step to take; `None`: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
     /// The source of the figures.

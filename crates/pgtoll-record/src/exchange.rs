@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Host, Interval};
+use crate::{Host, Interval, LossBounds};
 
 /// The version of the form of an [`ExchangeRecord`].
 pub const EXCHANGE_SCHEMA: &str = "pgtoll.exchange/1";
@@ -78,6 +78,17 @@ pub enum SynchronousCommit {
     RemoteApply,
 }
 
+impl ExchangeCase {
+    /// Whether the loss lies in the forecast's range; `None` where commits waited for the standby, or one of
+    /// both is unknown.
+    pub fn is_in_range(&self) -> Option<bool> {
+        let (lower, upper) = self.forecast.filter(|_| !self.commit.is_remote())?.range;
+        #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+        let lost = self.lost? as f64;
+        Some((lower.floor()..=upper.ceil()).contains(&lost))
+    }
+}
+
 impl SynchronousCommit {
     /// All of them, the weakest first.
     pub const ALL: [Self; 5] =
@@ -125,6 +136,9 @@ pub struct ExchangeCase {
     /// How long before the primary's death the earliest of them was acknowledged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest_lost_s: Option<f64>,
+    /// Commits that a checkup forecast to be lost, from the half of the time before the primary's death.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forecast: Option<LossBounds>,
     /// Transactions of unknown outcome.
     pub unknown: u64,
     /// The part that is present in the end.

@@ -17,7 +17,7 @@ impl ReportedRecord for CheckupRecord {
         Some(crate::checkup_gauges::checkup_openmetrics(self))
     }
 
-    /// What would be lost now, the safeties from the worst on, and the evidence.
+    /// Losses if the server died now, the safeties from the worst on, and the evidence.
     fn document(&self, options: &TableOptions) -> Document {
         let mut document = Document {
             command: "pgtoll checkup",
@@ -28,10 +28,10 @@ impl ReportedRecord for CheckupRecord {
             ..Document::default()
         };
         document.notes.extend(self.watch.ended.iter().map(|why| format!("ended early: {why}")));
-        if options.full {
+        if options.is_page {
             document.push(Section::table("Safeties", &HEAD, self.rows.iter().map(cells).collect()));
         } else {
-            document.push(Section::detail("", vec![Block::Facts(facts(self))]));
+            document.push(Section::detail("", vec![Block::Facts(facts(self, options.full))]));
         }
         document.push(unseen(self));
         document.sections.extend(evidence(self));
@@ -52,7 +52,7 @@ fn subject(checkup: &CheckupRecord) -> String {
     )
 }
 
-/// What the host's death, a crash and a corrupt page would do now.
+/// The missing safeties, then the consequences of the host's death and of a corrupt page.
 fn answer(checkup: &CheckupRecord) -> Vec<String> {
     let missing = checkup.rows.iter().filter(|row| row.state == SafetyState::Missing);
     let missing: Vec<&str> = missing.map(|row| row.safety.title()).collect();
@@ -68,7 +68,7 @@ fn answer(checkup: &CheckupRecord) -> Vec<String> {
     [Some(first), host, page].into_iter().flatten().collect()
 }
 
-/// What the death of the primary's host would lose.
+/// The loss with the primary's host.
 fn host_sentence(checkup: &CheckupRecord, row: &SafetyRow) -> String {
     let host = &checkup.server.host;
     let bounds = checkup.loss.as_ref().and_then(|loss| loss.host.as_ref());
@@ -94,10 +94,10 @@ fn cells(row: &SafetyRow) -> Vec<String> {
     words.map(str::to_owned).to_vec()
 }
 
-/// Those that are not held, each in a few lines; the others in one.
-fn facts(checkup: &CheckupRecord) -> Vec<(String, String)> {
+/// Those that are not held, each in a few lines; the others in one, unless all are asked for.
+fn facts(checkup: &CheckupRecord, all: bool) -> Vec<(String, String)> {
     let (held, open): (Vec<&SafetyRow>, Vec<&SafetyRow>) =
-        checkup.rows.iter().partition(|row| row.state == SafetyState::Held);
+        checkup.rows.iter().partition(|row| row.state == SafetyState::Held && !all);
     let mut facts: Vec<(String, String)> = open.into_iter().map(fact).collect();
     let held: Vec<&str> = held.iter().map(|row| row.safety.title()).collect();
     if !held.is_empty() {
@@ -117,7 +117,7 @@ fn fact(row: &SafetyRow) -> (String, String) {
     (format!("{:<7}  {}", row.state.word(), row.safety.title()), words.join(". "))
 }
 
-/// What the role may not see, with what would show it.
+/// Sources hidden from the role, with the grants that show them.
 fn unseen(checkup: &CheckupRecord) -> Option<Section> {
     let hidden = checkup.sources.iter().filter(|source| !source.available);
     let lines: Vec<String> = hidden

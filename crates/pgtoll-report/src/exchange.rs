@@ -37,6 +37,7 @@ impl ReportedRecord for ExchangeRecord {
         let sections = [
             Some(Section::evidence("Cost and loss by delay", curves)),
             (!rows.is_empty()).then(|| Section::detail("All cases", cases)),
+            forecasts(self),
             Some(Section::evidence("How it was found", how)),
         ];
         Document {
@@ -50,6 +51,19 @@ impl ReportedRecord for ExchangeRecord {
             again: self.command.clone(),
         }
     }
+}
+
+/// How many losses lie in the range that a checkup had forecast.
+fn forecasts(exchange: &ExchangeRecord) -> Option<Section> {
+    let judged: Vec<bool> = exchange.cases.iter().filter_map(ExchangeCase::is_in_range).collect();
+    let hits = judged.iter().filter(|is_hit| **is_hit).count();
+    let text = format!(
+        "A checkup watched each primary before it died: of {} whose commits did not wait for the standby, {} \
+         lost as many as its range of 95 % says.",
+        judged.len(),
+        hits
+    );
+    (!judged.is_empty()).then(|| Section::detail("Forecasts", vec![Block::Paragraph(text)]))
 }
 
 /// The table's columns.

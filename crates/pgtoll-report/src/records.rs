@@ -258,6 +258,8 @@ pub struct TableOptions {
     pub by_type: bool,
     /// All that is known, not the answer alone.
     pub full: bool,
+    /// For a page, whose tables may be wide.
+    pub is_page: bool,
     /// Whether there are colours.
     pub style: Style,
 }
@@ -265,12 +267,12 @@ pub struct TableOptions {
 impl TableOptions {
     /// The options of pages; JSON has more.
     pub(crate) const PAGE: Self =
-        Self { most: 200, by_type: false, full: true, style: Style::Plain };
+        Self { most: 200, by_type: false, full: true, is_page: true, style: Style::Plain };
 }
 
 impl Default for TableOptions {
     fn default() -> Self {
-        Self { most: 10, by_type: false, full: false, style: Style::Plain }
+        Self { most: 10, by_type: false, full: false, is_page: false, style: Style::Plain }
     }
 }
 

@@ -106,8 +106,8 @@ fn host_loss(loss: &LossWindow) -> String {
     )
 }
 
-/// What each level of `synchronous_commit` would add to a commit, from the nearest standby's lags; the level
-/// `local` first says what is paid today.
+/// The time that levels of `synchronous_commit` add to a commit, from the nearest standby's lags: all levels, or
+/// the one that is paid today.
 fn level_costs(standbys: &[StandbyWindow], today: &str) -> String {
     let lag = |lag: fn(&StandbyWindow) -> Option<f64>| {
         standbys.iter().filter_map(lag).min_by(f64::total_cmp)
@@ -136,7 +136,7 @@ pub(super) fn slots(checkup: &CheckupRecord) -> Option<SafetyRow> {
         (Some(slot), _) => (
             SafetyState::Missing,
             format!("slot {}: its WAL is lost", slot.name),
-            "make its standby or subscriber anew, and drop the slot",
+            "rebuild its standby or subscriber, and drop the slot",
         ),
         (None, false) => (
             SafetyState::Missing,

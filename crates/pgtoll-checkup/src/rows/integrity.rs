@@ -81,7 +81,7 @@ pub(super) fn checksum_failures(checkup: &CheckupRecord) -> Option<SafetyRow> {
 /// Rates at which a new standby is copied, in bytes a second.
 const COPY_RATES: (f64, f64) = (1e8, 1e9);
 
-/// Where checksums are off and there are standbys.
+/// Judges servers without checksums that have standbys; others have no row.
 pub(super) fn hint_bits(checkup: &CheckupRecord) -> Option<SafetyRow> {
     let has_standby = checkup.loss.as_ref().is_some_and(|loss| !loss.standbys.is_empty());
     if setting(checkup, "data_checksums") == "on" || !has_standby {

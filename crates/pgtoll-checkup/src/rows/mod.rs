@@ -70,7 +70,7 @@ fn answer<'a>(checkup: &'a CheckupRecord, name: &str) -> Option<&'a PredictionAn
     prediction.answers.iter().find(|answer| answer.setting == name)
 }
 
-/// What turning a setting on costs, or what it costs already, as ranges of CPU and WAL.
+/// The price of turning a setting on, or of having it on, as ranges of CPU and WAL.
 fn price(checkup: &CheckupRecord, name: &str) -> String {
     let Some(answer) = answer(checkup, name) else {
         return "unknown: the role may not watch for it".to_owned();
@@ -119,7 +119,7 @@ fn size(bytes: f64) -> String {
 /// Commits as a whole number: a fraction of a commit counts as one.
 fn commits(count: f64) -> String {
     let count = count.ceil();
-    if count == 1.0 { "1 commit".to_owned() } else { format!("{count:.0} commits") }
+    if (0.5..1.5).contains(&count) { "1 commit".to_owned() } else { format!("{count:.0} commits") }
 }
 
 #[cfg(test)]

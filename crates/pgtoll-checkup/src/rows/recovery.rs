@@ -64,7 +64,7 @@ pub(super) fn crash_recovery(checkup: &CheckupRecord) -> SafetyRow {
     let (state, advice) = if most.estimate > LIMIT_S {
         (SafetyState::Missing, Some("set a smaller max_wal_size or checkpoint_timeout"))
     } else if most.upper > LIMIT_S {
-        (SafetyState::Partial, Some("time a recovery of a copy: pgtoll drill"))
+        (SafetyState::Partial, Some("time a recovery of a copy: pgtoll verify --drill"))
     } else {
         (SafetyState::Held, None)
     };

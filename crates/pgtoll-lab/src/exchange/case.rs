@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pgtoll_cluster::{Cluster, ClusterError, Guard, ServerProcesses, StopMode};
 use pgtoll_record::{
-    ExchangeCase, Interval, JudgeRecord, Latencies, Provenance, SynchronousCommit,
+    ExchangeCase, Interval, JudgeRecord, Latencies, LossBounds, Provenance, SynchronousCommit,
 };
 use pgtoll_stats::{mean, sample_sd, t_quantile};
 use pgtoll_system::Interrupt;
@@ -38,7 +38,7 @@ pub(super) fn run_case(
     let pair = Pair::start(context, delay)?;
     let load = pair.load(context.plan, commit)?;
     let rate = (load.transactions_per_second.estimate * JUDGED_SHARE).max(1.0);
-    let judged = pair.judge(context, commit, rate)?;
+    let (judged, forecast) = pair.judge(context, commit, rate)?;
     pair.remove(&mut pgtoll_system::lock(context.guard))?;
     let verdict = judged.verdict.as_ref();
     let impossible = verdict
@@ -54,6 +54,7 @@ pub(super) fn run_case(
         acknowledged: judged.transactions.acknowledged,
         lost: verdict.map(|verdict| verdict.lost.count),
         oldest_lost_s: verdict.and_then(|verdict| verdict.lost.oldest_before_s),
+        forecast,
         unknown: judged.transactions.unknown,
         recovered: verdict.map(|verdict| verdict.recovered.count),
         impossible,
@@ -68,6 +69,8 @@ const JUDGED_SHARE: f64 = 0.5;
 const SLICES: u32 = 8;
 const LOAD: &str = "INSERT INTO load (payload) VALUES (repeat('x', 100));\n";
 const STANDBY: &str = "standby";
+/// The watch ends this long before the primary's death.
+const BEFORE_DEATH: Duration = Duration::from_millis(200);
 /// How long the standby may take until it streams.
 const STREAMING_LIMIT: Duration = Duration::from_secs(30);
 
@@ -167,13 +170,13 @@ impl Pair {
         })
     }
 
-    /// Lets the primary's host die under load.
+    /// Lets the primary's host die under load, which a checkup watches until then.
     fn judge(
         &self,
         context: &CaseContext<'_>,
         commit: SynchronousCommit,
         rate: f64,
-    ) -> Result<JudgeRecord, ExchangeError> {
+    ) -> Result<(JudgeRecord, Option<LossBounds>), ExchangeError> {
         let guard = context.guard.clone();
         let link = self.link.clone();
         let primary = self.primary.clone();
@@ -201,24 +204,32 @@ impl Pair {
             ..JudgePlan::new(self.dsn(commit)?)
         };
         let provenance = context.provenance.clone();
-        Ok(judge(&plan, Some(fault), provenance, context.interrupt, &mut |_| {})?)
+        let watched = self.dsn_of(&self.primary.directory().to_string_lossy(), "")?;
+        let time = (context.plan.judged / 2).saturating_sub(BEFORE_DEATH);
+        std::thread::scope(|scope| {
+            let watch = || pgtoll_checkup::watch_loss(&watched, time, context.interrupt);
+            let watching = scope.spawn(watch);
+            let judged = judge(&plan, Some(fault), provenance, context.interrupt, &mut |_| {})?;
+            // A server that cannot be watched has no forecast.
+            let loss = watching.join().ok().and_then(Result::ok).flatten();
+            Ok((judged, loss.and_then(|loss| loss.host)))
+        })
     }
 
     /// The way to whichever of both is the primary.
     fn dsn(&self, commit: SynchronousCommit) -> Result<Dsn, ExchangeError> {
+        let hosts = [self.primary.directory(), self.standby.directory()];
+        let hosts = hosts.map(|directory| directory.display().to_string()).join(",");
+        let options = format!("options='-c synchronous_commit={}'", commit.name());
+        self.dsn_of(&hosts, &format!("target_session_attrs=primary {options}"))
+    }
+
+    fn dsn_of(&self, hosts: &str, parameters: &str) -> Result<Dsn, ExchangeError> {
         let environment = self.primary.environment();
         let value = |name: &str| environment.get(name).map_or("", String::as_str);
-        Ok(format!(
-            "host='{},{}' port={} user={} dbname={} target_session_attrs=primary \
-             options='-c synchronous_commit={}'",
-            self.primary.directory().display(),
-            self.standby.directory().display(),
-            value("PGPORT"),
-            value("PGUSER"),
-            value("PGDATABASE"),
-            commit.name()
-        )
-        .parse()?)
+        let [port, user, database] = ["PGPORT", "PGUSER", "PGDATABASE"].map(value);
+        Ok(format!("host='{hosts}' port={port} user={user} dbname={database} {parameters}")
+            .parse()?)
     }
 
     fn remove(self, guard: &mut Guard) -> Result<(), ExchangeError> {

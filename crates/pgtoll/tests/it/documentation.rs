@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 
 use pgtoll_measure::{ExpectSpec, Experiment};
 use pgtoll_record::{
-    BalanceRecord, BridgeRecord, ChecksumsRecord, CorruptRecord, CorruptionRecord, DrillRecord,
-    Examination, ExchangeRecord, Expectation, ExperimentList, FailoverRecord, FindingCode,
-    FleetPlan, FleetRecord, Header, JudgeRecord, LogExamination, Overview, PageChecksumsRecord,
-    PageDifferenceRecord, PageRecord, PatrolRecord, PlanRecord, PredictionRecord, PrintedRecord,
-    RepairRecord, ReplayComparison, ReplayRecord, RollingRecord, Run, RunResult, SideBySide,
-    VerificationRecord, WalStatisticsRecord, WalWhatIfRecord, WatchRecord,
+    BalanceRecord, BridgeRecord, ChecksumsRecord, CheckupRecord, CorruptRecord, CorruptionRecord,
+    DrillRecord, Examination, ExchangeRecord, Expectation, ExperimentList, FailoverRecord,
+    FindingCode, FleetPlan, FleetRecord, Header, JudgeRecord, LogExamination, Overview,
+    PageChecksumsRecord, PageDifferenceRecord, PageRecord, PatrolRecord, PlanRecord,
+    PredictionRecord, PrintedRecord, RepairRecord, ReplayComparison, ReplayRecord, RollingRecord,
+    Run, RunResult, SideBySide, VerificationRecord, WalStatisticsRecord, WalWhatIfRecord,
+    WatchRecord,
 };
 use pgtoll_report::RecordKind;
 use pgtoll_testing::run_text;
@@ -57,6 +58,7 @@ fn generated_schemas() {
         check_schema::<BalanceRecord>(),
         check_schema::<BridgeRecord>(),
         check_schema::<ChecksumsRecord>(),
+        check_schema::<CheckupRecord>(),
         check_schema::<CorruptRecord>(),
         check_schema::<CorruptionRecord>(),
         check_schema::<DrillRecord>(),
