@@ -61,12 +61,19 @@ pub fn checkup(
     let began = jiff::Timestamp::now().to_string();
     let mut session = WatchSession::open(dsn, "pgtoll checkup")?;
     let (server, rights, sources) = server::read(&mut session, host(dsn))?;
+    // The prediction ends with the looks, whatever ends them.
+    let stop = Interrupt::new();
+    let on_signal = stop.clone();
+    let _registered = interrupt.on_signal(move || on_signal.trigger());
     let (seen, prediction) = std::thread::scope(|scope| {
         let settings = server.settings.clone();
         let answer = provenance.clone();
-        let predict = move || predict(answer, dsn, plan, &settings, interrupt);
+        let predict = || predict(answer, dsn, plan, &settings, &stop);
         let predicting = rights.monitors.then(|| scope.spawn(predict));
         let seen = watch::watch(session, plan, rights, interrupt, on_progress);
+        if seen.watch.ended.is_some() {
+            stop.trigger();
+        }
         // A panic of that thread was printed; the record has no prediction then.
         (seen, predicting.and_then(|thread| thread.join().ok().flatten()))
     });

@@ -16,7 +16,7 @@ pub(crate) struct ServerLook {
     pub(crate) next_id: u64,
     /// The redo point of the last complete checkpoint; `None` where the role may not read it.
     pub(crate) redo: Option<u64>,
-    /// Standbys that stream.
+    /// Standbys that stream; subscribers of logical replication are none.
     pub(crate) standbys: Vec<StandbyLook>,
     /// Client sessions; `None` where the role may not see them.
     pub(crate) sessions: Option<SessionLook>,
@@ -59,7 +59,8 @@ pub(crate) fn statement(reads_redo: bool, sees_sessions: bool) -> String {
          (SELECT json_agg(json_build_array(application_name, sync_state, sent_lsn - '0/0', \
          flush_lsn - '0/0', extract(epoch FROM write_lag) * 1000, extract(epoch FROM flush_lag) * 1000, \
          extract(epoch FROM replay_lag) * 1000)) FROM pg_stat_replication \
-         WHERE state = 'streaming' AND flush_lsn IS NOT NULL) AS standbys, \
+         WHERE state = 'streaming' AND flush_lsn IS NOT NULL AND pid NOT IN (SELECT active_pid \
+         FROM pg_replication_slots WHERE slot_type = 'logical' AND active_pid IS NOT NULL)) AS standbys, \
          pg_current_wal_flush_lsn() - '0/0' AS flushed, pg_current_wal_insert_lsn() - '0/0' AS inserted, \
          txid_snapshot_xmax(txid_current_snapshot()) AS next_id, {redo} AS redo, \
          {sessions} AS sessions"

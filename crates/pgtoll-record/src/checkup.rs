@@ -53,11 +53,11 @@ pub struct CheckedServer {
     pub settings: BTreeMap<String, String>,
     /// Weaker or stronger values of `synchronous_commit` for databases and roles.
     pub commit_overrides: Vec<CommitOverride>,
-    /// Databases that take connections.
+    /// All databases.
     pub databases: Vec<CheckedDatabase>,
     /// Replication slots.
     pub slots: Vec<CheckedSlot>,
-    /// Archiving; `None` where `archive_mode` is off.
+    /// Archiving of WAL; `None` where `archive_mode` is off.
     pub archive: Option<CheckedArchive>,
 }
 

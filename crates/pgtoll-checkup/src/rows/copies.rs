@@ -32,7 +32,19 @@ pub(super) fn standbys(checkup: &CheckupRecord) -> SafetyRow {
         let buys = "copies of commits on other hosts".to_owned();
         return row(SafetyState::Unknown, Words { now, buys, ..Words::default() });
     }
+    let exempt = checkup.server.commit_overrides.iter().any(|other| !REMOTE.contains(&&*other.value));
     match (waits, is_synchronous, standbys.is_empty()) {
+        (true, true, _) if exempt => row(
+            SafetyState::Partial,
+            Words {
+                now,
+                buys: "no acknowledged commit is lost, but those of roles or databases that do not wait"
+                    .to_owned(),
+                costs: format!("already paid: {}", level_costs(standbys, "on")),
+                advice: Some("check that these may lose their last commits".to_owned()),
+                ..Words::default()
+            },
+        ),
         (true, false, _) => row(
             SafetyState::Missing,
             Words {
@@ -50,7 +62,7 @@ pub(super) fn standbys(checkup: &CheckupRecord) -> SafetyRow {
             SafetyState::Held,
             Words {
                 now,
-                buys: "no acknowledged commit is lost in a failover to a synchronous standby"
+                buys: "no acknowledged commit is lost in a failover to the synchronous standby that is ahead"
                     .to_owned(),
                 costs: format!("already paid: {}", level_costs(standbys, "on")),
                 ..Words::default()
@@ -159,6 +171,8 @@ pub(super) fn slots(checkup: &CheckupRecord) -> Option<SafetyRow> {
     Some(words.row(Safety::Slots, state))
 }
 
+/// Commands that succeed and keep no WAL.
+const DISCARDS: [&str; 6] = ["true", "/bin/true", "/usr/bin/true", ":", "exit 0", "cd ."];
 /// Without news of the archive for this long, WAL that flows is not archived.
 const STALE_S: f64 = 3600.0;
 
@@ -175,6 +189,11 @@ pub(super) fn archive(checkup: &CheckupRecord) -> SafetyRow {
             SafetyState::Missing,
             "on, without archive_command: WAL accumulates".to_owned(),
             Some("set archive_command"),
+        ),
+        Some(_) if DISCARDS.contains(&command.trim()) => (
+            SafetyState::Missing,
+            format!("archive_command = '{command}' keeps nothing"),
+            Some("set an archive_command that copies WAL to another host"),
         ),
         Some(archive) if archive.is_failing() => (
             SafetyState::Missing,

@@ -103,6 +103,7 @@ fn each_setting_that_is_wrong_is_the_one_finding() {
         ("full_page_writes", "off", (Safety::FullPageWrites, Missing)),
         ("ignore_checksum_failure", "on", (Safety::DataChecksums, Partial)),
         ("archive_command", "", (Safety::Archive, Missing)),
+        ("archive_command", "/bin/true", (Safety::Archive, Missing)),
         ("autovacuum", "off", (Safety::Autovacuum, Missing)),
         ("track_counts", "off", (Safety::Autovacuum, Missing)),
     ] {
@@ -121,7 +122,8 @@ fn commits_that_do_not_wait_are_a_finding_of_their_own() {
         let value = "off".to_owned();
         record.server.commit_overrides.push(CommitOverride { role, value, database: None });
     };
-    assert_eq!(planted(by_role), [(Safety::SynchronousCommit, Partial)]);
+    let expected = [(Safety::SynchronousCommit, Partial), (Safety::Standbys, Partial)];
+    assert_eq!(planted(by_role), expected);
 }
 
 #[test]

@@ -19,6 +19,8 @@ const TWIN: &str = "twin";
 /// The experiment whose work is compared where none is named, and its name then.
 const DEFAULT: &str = "checksums";
 const SERVERS: &str = "servers";
+/// Parts of a server's path that packages share.
+const UNTELLING: [&str; 4] = ["bin", "/", "pginstall", "native"];
 /// Characters of a label at most; an arm's name has a few more.
 const LABEL_LENGTH: usize = 20;
 
@@ -42,7 +44,7 @@ impl ServerChoice {
 /// An arm's name for a server.
 fn label(name: &str) -> String {
     let parts = Path::new(name).iter().rev().map(|part| part.to_string_lossy());
-    let mut parts = parts.filter(|part| part != "bin" && part != "/");
+    let mut parts = parts.filter(|part| !UNTELLING.contains(&&**part));
     let part = parts.next().unwrap_or_default();
     let plain = |character: char| character.is_ascii_alphanumeric() || character == '_';
     let label: String =
@@ -96,7 +98,7 @@ mod tests {
 
     #[test]
     fn servers_are_arms_with_names_of_their_own() {
-        let names = ["17", "/opt/pg/18.6/bin", "/usr/local/18.6", "twin", "/", "/opt/empty"]
+        let names = ["17", "/opt/pg/18.6/pginstall/bin", "/usr/local/18.6", "twin", "/", "/opt/empty"]
             .map(str::to_owned);
         let choices = ServerChoice::of_names(&names);
         let labels: Vec<&str> = choices.iter().map(|choice| choice.label.as_str()).collect();
@@ -108,7 +110,7 @@ mod tests {
             experiment.arms.iter().map(|arm| (&*arm.name, arm.postgres.as_deref())).collect();
         assert_eq!(
             arms,
-            [("17", Some("17")), ("18-6", Some("/opt/pg/18.6/bin")), ("twin", Some("17"))]
+            [("17", Some("17")), ("18-6", Some("/opt/pg/18.6/pginstall/bin")), ("twin", Some("17"))]
         );
         assert_eq!((&*experiment.name, &*experiment.baseline), ("servers", "17"));
         assert_eq!(experiment.question, "Is 18-6 slower than 17 on this work?");

@@ -7,12 +7,13 @@ impl PrintedRecord for CheckupRecord {
     const SCHEMA: &'static str = CHECKUP_SCHEMA;
     const TITLE: &'static str = "a record of checkup";
 
-    /// A missing safety is a finding; an unknown one, or a watch without a look, leaves the rest open.
+    /// A missing safety is a finding; an unknown one, or a watch that ended early, leaves the rest open.
     fn conclusion(&self) -> Conclusion {
         let missing = self.rows.iter().filter(|row| row.state == SafetyState::Missing);
         let findings = missing.map(finding).collect();
         let is_known = self.rows.iter().all(|row| row.state != SafetyState::Unknown);
-        Conclusion::of_findings(findings, is_known && self.watch.looks > 0)
+        let is_complete = self.watch.looks > 0 && self.watch.ended.is_none();
+        Conclusion::of_findings(findings, is_known && is_complete)
     }
 }
 

@@ -33,7 +33,7 @@ fn codes(ran: &Ran) -> Vec<String> {
 fn sound(guard: &mut Guard, server: &Installation) -> Cluster {
     let name = format!("pg{}", server.version.major());
     let cluster = Cluster::init(guard, server, &name, true).unwrap();
-    let settings = [("archive_mode", "on"), ("archive_command", "true")];
+    let settings = [("archive_mode", "on"), ("archive_command", "test -f %p")];
     let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
     cluster.configure(guard, &settings.into_iter().collect()).unwrap();
     cluster.start(guard).unwrap();
@@ -62,7 +62,7 @@ const PLANTED: [(&str, &str, &str); 6] = [
     ("full_page_writes", "off", "durability.torn-pages"),
     ("synchronous_commit", "off", "durability.synchronous-commit"),
     ("autovacuum", "off", "writes.autovacuum"),
-    ("archive_command", "", "backup.archive"),
+    ("archive_command", "true", "backup.archive"),
     ("synchronous_standby_names", "nobody", "durability.loss-window"),
 ];
 
@@ -141,7 +141,7 @@ fn failing_archive(cluster: &Cluster, version: &str) {
     let ran = checkup(cluster, "");
     assert_eq!(codes(&ran), ["backup.archive"], "{version}: {ran:?}");
     change("ALTER SYSTEM RESET archive_command");
-    await_setting(cluster, "archive_command", "true");
+    await_setting(cluster, "archive_command", "test -f %p");
     archive_segment(cluster);
     let ran = checkup(cluster, "");
     assert_eq!(codes(&ran), Vec::<String>::new(), "{version}: {ran:?}");
@@ -213,6 +213,37 @@ fn a_pair_says_what_the_standby_lacks_and_a_standby_is_refused() {
         cluster.stop(&mut guard, StopMode::Fast).unwrap();
         cluster.remove(&mut guard).unwrap();
     }
+}
+
+#[test]
+fn a_server_that_dies_ends_the_watch_and_nothing_is_called_complete() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    for server in servers() {
+        let cluster = sound(&mut guard, &server);
+        let watched = dsn(&cluster, "");
+        let watching = thread::spawn(move || {
+            run(pgtoll().args(["checkup", "--dsn", &watched, "--for", "10min", "--json"]))
+        });
+        await_session(&cluster);
+        cluster.stop(&mut guard, StopMode::Immediate).unwrap();
+        let ran = watching.join().unwrap();
+        assert_eq!((ran.status, codes(&ran)), (Some(2), vec![]), "{ran:?}");
+        assert!(ran.stderr.contains("watching ended early: "), "{ran:?}");
+        assert!(record(&ran).watch.looks > 0, "{ran:?}");
+        cluster.remove(&mut guard).unwrap();
+    }
+}
+
+/// Waits until the looks have begun: their statement is prepared.
+fn await_session(cluster: &Cluster) {
+    let mut connection = cluster.connect("postgres").unwrap();
+    let looks = "SELECT count(*) AS n FROM pg_stat_activity \
+                 WHERE application_name = 'pgtoll checkup' AND query = 'EXECUTE look'";
+    while connection.query_one(looks).unwrap().text("n").unwrap() == "0" {
+        thread::yield_now();
+    }
+    connection.close();
 }
 
 fn await_streaming(primary: &Cluster) {
