@@ -65,10 +65,11 @@ pub fn checkup(
     let stop = Interrupt::new();
     let on_signal = stop.clone();
     let _registered = interrupt.on_signal(move || on_signal.trigger());
+    let stop = &stop;
     let (seen, prediction) = std::thread::scope(|scope| {
         let settings = server.settings.clone();
         let answer = provenance.clone();
-        let predict = || predict(answer, dsn, plan, &settings, &stop);
+        let predict = move || predict(answer, dsn, plan, &settings, stop);
         let predicting = rights.monitors.then(|| scope.spawn(predict));
         let seen = watch::watch(session, plan, rights, interrupt, on_progress);
         if seen.watch.ended.is_some() {

@@ -32,7 +32,8 @@ pub(super) fn standbys(checkup: &CheckupRecord) -> SafetyRow {
         let buys = "copies of commits on other hosts".to_owned();
         return row(SafetyState::Unknown, Words { now, buys, ..Words::default() });
     }
-    let exempt = checkup.server.commit_overrides.iter().any(|other| !REMOTE.contains(&&*other.value));
+    let exempt =
+        checkup.server.commit_overrides.iter().any(|other| !REMOTE.contains(&&*other.value));
     match (waits, is_synchronous, standbys.is_empty()) {
         (true, true, _) if exempt => row(
             SafetyState::Partial,

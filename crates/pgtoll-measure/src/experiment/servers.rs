@@ -98,8 +98,9 @@ mod tests {
 
     #[test]
     fn servers_are_arms_with_names_of_their_own() {
-        let names = ["17", "/opt/pg/18.6/pginstall/bin", "/usr/local/18.6", "twin", "/", "/opt/empty"]
-            .map(str::to_owned);
+        let names =
+            ["17", "/opt/pg/18.6/pginstall/bin", "/usr/local/18.6", "twin", "/", "/opt/empty"]
+                .map(str::to_owned);
         let choices = ServerChoice::of_names(&names);
         let labels: Vec<&str> = choices.iter().map(|choice| choice.label.as_str()).collect();
         assert_eq!(labels, ["17", "18-6", "18-6-2", "twin-2", "server", "pg-empty"]);
@@ -110,7 +111,11 @@ mod tests {
             experiment.arms.iter().map(|arm| (&*arm.name, arm.postgres.as_deref())).collect();
         assert_eq!(
             arms,
-            [("17", Some("17")), ("18-6", Some("/opt/pg/18.6/pginstall/bin")), ("twin", Some("17"))]
+            [
+                ("17", Some("17")),
+                ("18-6", Some("/opt/pg/18.6/pginstall/bin")),
+                ("twin", Some("17"))
+            ]
         );
         assert_eq!((&*experiment.name, &*experiment.baseline), ("servers", "17"));
         assert_eq!(experiment.question, "Is 18-6 slower than 17 on this work?");

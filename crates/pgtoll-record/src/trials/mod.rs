@@ -68,9 +68,9 @@ mod tests {
 
     use super::*;
     use crate::{
-        BALANCE_SCHEMA, BRIDGE_SCHEMA, BalanceRecord, BridgeRecord, CORRUPTION_SCHEMA,
-        CorruptionRecord, EXCHANGE_SCHEMA, ExchangeRecord, FAILOVER_SCHEMA, FailoverRecord,
-        VERIFICATION_SCHEMA, VerificationRecord,
+        BALANCE_SCHEMA, BRIDGE_SCHEMA, BalanceRecord, BridgeRecord, CHECKUP_SCHEMA,
+        CORRUPTION_SCHEMA, CheckupRecord, CorruptionRecord, EXCHANGE_SCHEMA, ExchangeRecord,
+        FAILOVER_SCHEMA, FailoverRecord, VERIFICATION_SCHEMA, VerificationRecord,
     };
 
     fn records() -> PathBuf {
@@ -140,7 +140,8 @@ mod tests {
     const ROLLING_SERIES: &str = "2026-11-26-rolling-series.jsonl";
     const DETECTION: &str = "2026-11-28-detection.json";
     /// Of `pgtoll lab`, which is no trial.
-    const EXCHANGE: &str = "2026-11-23-exchange.json";
+    const CHECKUP: &str = "2026-11-29-checkup.json";
+    const EXCHANGES: [&str; 2] = ["2026-11-23-exchange.json", "2026-11-29-exchange-forecasts.json"];
     const FAILOVERS: [&str; 6] = [
         "2026-11-26-failover.json",
         "2026-11-25-failover-faults.json",
@@ -171,8 +172,12 @@ mod tests {
         check_lines::<ReplayPaceLine>(&[REPLAY_PACE], &[BENCH_REPLAY_PACE_SCHEMA]);
         let text = fs::read_to_string(records().join(DETECTION)).unwrap();
         check::<DetectionRecord>(&[&text], &[DETECTION_SCHEMA], DETECTION);
-        let text = fs::read_to_string(records().join(EXCHANGE)).unwrap();
-        check::<ExchangeRecord>(&[&text], &[EXCHANGE_SCHEMA], EXCHANGE);
+        let text = fs::read_to_string(records().join(CHECKUP)).unwrap();
+        check::<CheckupRecord>(&[&text], &[CHECKUP_SCHEMA], CHECKUP);
+        for name in EXCHANGES {
+            let text = fs::read_to_string(records().join(name)).unwrap();
+            check::<ExchangeRecord>(&[&text], &[EXCHANGE_SCHEMA], name);
+        }
         for name in FAILOVERS {
             let text = fs::read_to_string(records().join(name)).unwrap();
             check::<FailoverRecord>(&[&text], &[FAILOVER_SCHEMA], name);
@@ -196,6 +201,7 @@ mod tests {
             &BENCHES[..],
             &PREDICTIONS,
             &FAILOVERS,
+            &EXCHANGES,
             &BALANCES,
             &FLEETS,
             &SOAKS,
@@ -204,7 +210,7 @@ mod tests {
                 DRILLS,
                 WHATIF,
                 DETECTION,
-                EXCHANGE,
+                CHECKUP,
                 CORRUPTION,
                 BRIDGE,
                 REPLAY,
