@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 
 use pgtoll_estimate::NamedRun;
 use pgtoll_record::{
-    BalanceRecord, BridgeRecord, CorruptionRecord, EndStatus, Expectation, FailoverRecord,
-    OVERVIEW_SCHEMA, Overview, OverviewExperiment, Run, WalEndKind, WalStatisticsRecord,
+    BalanceRecord, BridgeRecord, CheckupRecord, CorruptionRecord, EndStatus, Expectation,
+    FailoverRecord, OVERVIEW_SCHEMA, Overview, OverviewExperiment, Run, WalEndKind,
+    WalStatisticsRecord,
 };
 use pgtoll_testing::chromium::{Browser, Page};
 use pgtoll_testing::run_text;
@@ -202,13 +203,19 @@ fn reports() -> Vec<(String, String)> {
 }
 
 /// Pages without pictures, of what servers answered.
-fn answers() -> [(String, String); 2] {
+fn answers() -> [(String, String); 3] {
     let balance: BalanceRecord =
         serde_json::from_str(include_str!("../../../../records/2026-11-26-balance-19.json"))
             .unwrap();
     let bridge: BridgeRecord =
         serde_json::from_str(include_str!("../../../../records/2026-11-26-bridge.json")).unwrap();
-    [("balance".to_owned(), balance.html()), ("bridge".to_owned(), bridge.html())]
+    let checkup: CheckupRecord =
+        serde_json::from_str(include_str!("../../../../records/2026-11-29-checkup.json")).unwrap();
+    [
+        ("balance".to_owned(), balance.html()),
+        ("bridge".to_owned(), bridge.html()),
+        ("checkup".to_owned(), checkup.html()),
+    ]
 }
 
 /// Pages with clients over time.
