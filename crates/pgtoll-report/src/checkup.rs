@@ -29,7 +29,8 @@ impl ReportedRecord for CheckupRecord {
         };
         document.notes.extend(self.watch.ended.iter().map(|why| format!("ended early: {why}")));
         if options.is_page {
-            document.push(Section::table("Safeties", &HEAD, self.rows.iter().map(cells).collect()));
+            let table = Table::with_prose(&HEAD, self.rows.iter().map(cells).collect());
+            document.push(Section::detail("Safeties", vec![Block::Table(table)]));
         } else {
             document.push(Section::detail("", vec![Block::Facts(facts(self, options.full))]));
         }

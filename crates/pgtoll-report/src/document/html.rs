@@ -71,9 +71,14 @@ fn lines_html(lines: &[String]) -> Markup {
 
 /// A table of text that may be wider than the page. A column without a title is the verdict.
 fn table_html(table: &Table, label: &str) -> Markup {
+    let class = match (table.ends_in_prose, table.head.len()) {
+        (true, WIDE..) => "words claims",
+        (true, _) => "words",
+        (false, _) => "names close",
+    };
     html! {
         div class="scroll" role="region" tabindex="0" aria-label=(label) {
-            table class=(if table.ends_in_prose { "words" } else { "names close" }) {
+            table class=(class) {
                 @if !table.head.is_empty() {
                     thead { tr { @for title in &table.head {
                         th scope="col" { @if title.is_empty() { "verdict" } @else { (title) } }
@@ -90,6 +95,9 @@ fn table_html(table: &Table, label: &str) -> Markup {
         }
     }
 }
+
+/// All cells of a table of prose wrap from this number of columns on.
+const WIDE: usize = 5;
 
 /// Words of the command that are shown: one that names hundreds of files is cut.
 const COMMAND_WORDS: usize = 100;
