@@ -153,7 +153,11 @@ mod tests {
     const CORRUPTION: &str = "2026-11-25-corruption.json";
     const BALANCES: [&str; 2] = ["2026-11-26-balance.json", "2026-11-26-balance-19.json"];
     const BRIDGE: &str = "2026-11-26-bridge.json";
-    const TWINS: &str = "2026-11-23-twins.jsonl";
+    const TWINS: [&str; 3] = [
+        "2026-11-23-twins.jsonl",
+        "2026-11-29-servers-planted.jsonl",
+        "2026-11-29-servers-same.jsonl",
+    ];
     /// A record of `pgtoll verify`.
     const VERIFICATION: &str = "2026-11-28-verification.json";
 
@@ -163,7 +167,7 @@ mod tests {
         check_lines::<DesignLine>(&[DESIGN], &[BENCH_DESIGN_SCHEMA]);
         check_lines::<SoakRecord>(&SOAKS, &[SOAK_SCHEMA]);
         check_lines::<WhatIfTrialLine>(&[WHATIF], &[WHATIF_TRIAL_SCHEMA]);
-        check_lines::<TwinsLine>(&[TWINS], &[BENCH_TWINS_SCHEMA]);
+        check_lines::<TwinsLine>(&TWINS, &[BENCH_TWINS_SCHEMA]);
         check_lines::<PredictionTrialLine>(&PREDICTIONS, &[PREDICTION_TRIAL_SCHEMA]);
         check_lines::<ReplayBenchLine>(&[REPLAY], &[BENCH_REPLAY_SCHEMA]);
         check_lines::<ReplayCompareLine>(&[REPLAY_COMPARE], &[BENCH_REPLAY_COMPARE_SCHEMA]);
@@ -202,6 +206,7 @@ mod tests {
             &PREDICTIONS,
             &FAILOVERS,
             &EXCHANGES,
+            &TWINS,
             &BALANCES,
             &FLEETS,
             &SOAKS,
@@ -217,7 +222,6 @@ mod tests {
                 REPLAY_COMPARE,
                 REPLAY_PACE,
                 ROLLING_SERIES,
-                TWINS,
                 VERIFICATION,
             ],
         ]
