@@ -58,7 +58,7 @@ pub(crate) fn statement(reads_redo: bool, sees_sessions: bool) -> String {
         "SELECT extract(epoch FROM clock_timestamp())::float8 AS now_s, pg_backend_pid() AS pid, \
          (SELECT json_agg(json_build_array(application_name, sync_state, sent_lsn - '0/0', \
          flush_lsn - '0/0', extract(epoch FROM write_lag) * 1000, extract(epoch FROM flush_lag) * 1000, \
-         extract(epoch FROM replay_lag) * 1000)) FROM pg_stat_replication \
+         extract(epoch FROM replay_lag) * 1000) ORDER BY pid) FROM pg_stat_replication \
          WHERE state = 'streaming' AND flush_lsn IS NOT NULL AND pid NOT IN (SELECT active_pid \
          FROM pg_replication_slots WHERE slot_type = 'logical' AND active_pid IS NOT NULL)) AS standbys, \
          pg_current_wal_flush_lsn() - '0/0' AS flushed, pg_current_wal_insert_lsn() - '0/0' AS inserted, \
@@ -106,7 +106,16 @@ fn parse_standbys(json: &str) -> Vec<StandbyLook> {
         let (name, sync_state) = (name.unwrap_or_default(), sync_state.unwrap_or_default());
         Some(StandbyLook { name, sync_state, sent, flushed, lags_ms: [write, flush, replay] })
     };
-    rows.into_iter().filter_map(standby).collect()
+    let mut standbys: Vec<StandbyLook> = rows.into_iter().filter_map(standby).collect();
+    // Standbys share the default name: those of one name are numbered.
+    for place in (1..standbys.len()).rev() {
+        let (before, rest) = standbys.split_at_mut(place);
+        let same = before.iter().filter(|standby| standby.name == rest[0].name).count();
+        if same > 0 {
+            rest[0].name = format!("{} {}", rest[0].name, same + 1);
+        }
+    }
+    standbys
 }
 
 #[cfg(test)]
@@ -125,6 +134,14 @@ mod tests {
         };
         assert_eq!(parse_standbys(json), [expected]);
         assert_eq!(parse_standbys("no JSON"), []);
+        let three = json.replace(
+            "[\"x\", \"sync\", null, 1]",
+            r#"["walreceiver", "async", 9, 8, null, null, null],
+            ["walreceiver", "async", 7, 6, null, null, null]"#,
+        );
+        let found = parse_standbys(&three);
+        let names: Vec<&str> = found.iter().map(|standby| standby.name.as_str()).collect();
+        assert_eq!(names, ["walreceiver", "walreceiver 2", "walreceiver 3"]);
     }
 
     #[test]

@@ -36,7 +36,7 @@ struct Arguments {
     /// Seed of the first run; each has one more
     #[arg(long, value_name = "N", default_value_t = 20_261_129)]
     seed: u64,
-    /// Where the runs' own records go, and are found again
+    /// Directory of the runs' own records, which are found again
     #[arg(long, value_name = "DIR", default_value = "target/bench/servers")]
     records: PathBuf,
     /// Keep the record in this file
@@ -47,7 +47,7 @@ struct Arguments {
     measure: Vec<String>,
 }
 
-/// Of comparisons of the same build, at most; of others, at least.
+/// The largest share of comparisons of one build that see a difference, and the smallest of other builds.
 const MISSES_MOST: f64 = 0.07;
 const FOUND_LEAST: f64 = 0.8;
 

@@ -16,8 +16,9 @@ pub(super) fn standbys(checkup: &CheckupRecord) -> SafetyRow {
         .iter()
         .any(|source| !source.available && source.name == crate::server::STANDBYS_SOURCE);
     let standbys = checkup.loss.as_ref().map_or(&[][..], |loss| &loss.standbys);
-    let waits = !setting(checkup, "synchronous_standby_names").is_empty()
-        && REMOTE.contains(&setting(checkup, "synchronous_commit"));
+    let level = setting(checkup, "synchronous_commit");
+    let waits =
+        !setting(checkup, "synchronous_standby_names").is_empty() && REMOTE.contains(&level);
     let is_synchronous =
         standbys.iter().any(|standby| ["sync", "quorum"].contains(&&*standby.sync_state));
     let names: Vec<String> = standbys
@@ -27,8 +28,8 @@ pub(super) fn standbys(checkup: &CheckupRecord) -> SafetyRow {
     let now = if names.is_empty() { "none streams".to_owned() } else { names.join(", ") };
     let basis = "pg_stat_replication, WAL positions and transaction IDs of each look";
     let row = |state, words: Words| Words { basis, ..words }.row(Safety::Standbys, state);
-    if hidden {
-        let now = "the role may not see standbys".to_owned();
+    if hidden || checkup.loss.is_none() {
+        let now = "no look showed standbys to this role".to_owned();
         let buys = "copies of commits on other hosts".to_owned();
         return row(SafetyState::Unknown, Words { now, buys, ..Words::default() });
     }
@@ -41,7 +42,7 @@ pub(super) fn standbys(checkup: &CheckupRecord) -> SafetyRow {
                 now,
                 buys: "no acknowledged commit is lost, but those of roles or databases that do not wait"
                     .to_owned(),
-                costs: format!("already paid: {}", level_costs(standbys, "on")),
+                costs: format!("already paid: {}", level_costs(standbys, Some(level))),
                 advice: Some("check that these may lose their last commits".to_owned()),
                 ..Words::default()
             },
@@ -65,7 +66,7 @@ pub(super) fn standbys(checkup: &CheckupRecord) -> SafetyRow {
                 now,
                 buys: "no acknowledged commit is lost in a failover to the synchronous standby that is ahead"
                     .to_owned(),
-                costs: format!("already paid: {}", level_costs(standbys, "on")),
+                costs: format!("already paid: {}", level_costs(standbys, Some(level))),
                 ..Words::default()
             },
         ),
@@ -74,7 +75,7 @@ pub(super) fn standbys(checkup: &CheckupRecord) -> SafetyRow {
             Words {
                 now,
                 buys: checkup.loss.as_ref().map(host_loss).unwrap_or_default(),
-                costs: format!("to wait for it: {}", level_costs(standbys, "off")),
+                costs: format!("to wait for it: {}", level_costs(standbys, None)),
                 advice: Some(
                     "name a standby in synchronous_standby_names if no commit may be lost"
                         .to_owned(),
@@ -121,7 +122,7 @@ fn host_loss(loss: &LossWindow) -> String {
 
 /// The time that levels of `synchronous_commit` add to a commit, from the nearest standby's lags: all levels, or
 /// the one that is paid today.
-fn level_costs(standbys: &[StandbyWindow], today: &str) -> String {
+fn level_costs(standbys: &[StandbyWindow], today: Option<&str>) -> String {
     let lag = |lag: fn(&StandbyWindow) -> Option<f64>| {
         standbys.iter().filter_map(lag).min_by(f64::total_cmp)
     };
@@ -130,7 +131,7 @@ fn level_costs(standbys: &[StandbyWindow], today: &str) -> String {
         ("on", lag(|standby| Some(standby.flush_lag_ms?.median))),
         ("remote_apply", lag(|standby| Some(standby.replay_lag_ms?.median))),
     ];
-    let shown = levels.iter().filter(|(name, _)| today == "off" || *name == today);
+    let shown = levels.iter().filter(|(name, _)| today.is_none_or(|today| *name == today));
     let words: Vec<String> =
         shown.filter_map(|(name, lag)| Some(format!("{name} +{:.1} ms", (*lag)?))).collect();
     if words.is_empty() { "no WAL was sent".to_owned() } else { words.join(", ") + " a commit" }

@@ -4,6 +4,7 @@ use pgtoll_estimate::percent_of_share;
 use pgtoll_record::{CheckupRecord, CommitOverride, Safety, SafetyRow, SafetyState};
 
 use super::{Words, commits, is_off, setting};
+use crate::commits::float;
 
 pub(super) fn fsync(checkup: &CheckupRecord) -> SafetyRow {
     let retries = setting(checkup, "data_sync_retry") == "on";
@@ -66,18 +67,18 @@ pub(super) fn full_page_writes(checkup: &CheckupRecord) -> SafetyRow {
 
 /// Images in WAL, at most: views count them, not their bytes.
 fn image_share(checkup: &CheckupRecord) -> String {
-    let rates = checkup.prediction.as_ref().map(|prediction| prediction.today);
-    let images =
-        rates.and_then(|rates| Some((rates.images_per_second?, rates.wal_bytes_per_second)));
+    let images = checkup.prediction.as_ref().and_then(|prediction| {
+        let rates = prediction.today;
+        let images = rates.images_per_second?;
+        let bytes = images * float(prediction.server.block_bytes);
+        (rates.wal_bytes_per_second > 0.0).then(|| (images, bytes / rates.wal_bytes_per_second))
+    });
     match images {
-        Some((images, wal)) if wal > 0.0 => {
-            let share = (images * 8192.0 / wal).min(1.0);
-            format!(
-                "already paid: {images:.0} images a second, at most {} of WAL",
-                percent_of_share(share)
-            )
-        }
-        _ => "unknown: no whole checkpoint cycle was seen".to_owned(),
+        Some((images, share)) => format!(
+            "already paid: {images:.0} images a second, at most {} of WAL",
+            percent_of_share(share.min(1.0))
+        ),
+        None => "unknown: no whole checkpoint cycle was seen".to_owned(),
     }
 }
 

@@ -180,6 +180,22 @@ fn standbys_are_judged_by_what_a_failover_would_find() {
     assert_eq!(planted(hidden), [(Safety::Standbys, Unknown)]);
 }
 
+#[test]
+fn the_price_of_waiting_is_that_of_the_servers_level() {
+    let mut record = sound();
+    assert_eq!(standbys_row(&record).costs, "already paid: on +2.0 ms a commit");
+    set("synchronous_commit", "remote_apply")(&mut record);
+    record.loss.as_mut().unwrap().standbys[0].replay_lag_ms =
+        Some(Spread { median: 7.0, p95: 8.0, most: 9.0 });
+    assert_eq!(standbys_row(&record).costs, "already paid: remote_apply +7.0 ms a commit");
+}
+
+#[test]
+fn without_a_look_standbys_are_unknown() {
+    let unseen = planted(|record| record.loss = None);
+    assert_eq!(unseen, [(Safety::Standbys, SafetyState::Unknown)]);
+}
+
 fn standbys_row(record: &CheckupRecord) -> SafetyRow {
     rows(record).into_iter().find(|row| row.safety == Safety::Standbys).unwrap()
 }

@@ -33,7 +33,8 @@ pub(super) fn wraparound(checkup: &CheckupRecord) -> SafetyRow {
     } else {
         (SafetyState::Held, None)
     };
-    let left = IDS.saturating_sub(oldest.transaction_age);
+    let ages = checkup.server.databases.iter().map(|database| database.transaction_age);
+    let left = IDS.saturating_sub(ages.max().unwrap_or(0));
     let rate = checkup.watch.writes_per_second;
     let time = if rate > 0.0 {
         format!(

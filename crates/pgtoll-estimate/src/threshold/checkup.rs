@@ -58,7 +58,7 @@ fn loss_window(checkup: &CheckupRecord, part: fn(&Spread) -> f64) -> Option<(f64
     Some((part(&host.sent), part(&host.confirmed)))
 }
 
-/// The figures that a checkup knows.
+/// Returns a checkup's figures; those that are unknown are left out.
 pub fn checkup_figures(checkup: &CheckupRecord) -> Vec<CheckupFigure> {
     let figure = |&(name, unit, bounds): &(&'static str, &'static str, Bounds)| {
         let (lower, upper) = bounds(checkup)?;
