@@ -81,6 +81,11 @@ pub(crate) fn servers(arguments: &[&str]) -> anyhow::Result<()> {
     released("servers", arguments)
 }
 
+/// How right forecasts of a recovery's time are.
+pub(crate) fn recoveries(arguments: &[&str]) -> anyhow::Result<()> {
+    released("recoveries", arguments)
+}
+
 /// How right predictions of WAL are, beside servers that really ran with those settings.
 pub(crate) fn whatif_trial(arguments: &[&str]) -> anyhow::Result<()> {
     released("whatif", arguments)

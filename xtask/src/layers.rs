@@ -206,6 +206,7 @@ const LAYERS: [(&str, &[&str]); 29] = [
         "pgtoll-trials",
         &[
             "pgtoll-alter",
+            "pgtoll-checkup",
             "pgtoll-checksum",
             "pgtoll-cluster",
             "pgtoll-datadir",

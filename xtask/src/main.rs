@@ -89,6 +89,8 @@ usage: cargo xtask COMMAND
   bench twins [--help | OPTIONS]
             how often intervals miss what is known: arms that do not differ,
             and one with a handicap of known size (3 min a run)
+  bench recoveries [--help | OPTIONS]
+            how right a checkup's forecast of a crash recovery is: 60 crashes (20 min)
   bench servers [--help | OPTIONS]
             how often two servers are told apart: the same build twice, or one
             with a planted cost
@@ -128,6 +130,7 @@ fn main() -> ExitCode {
         ["whatif-trial", options @ ..] => bench::whatif_trial(options),
         ["bench", "twins", options @ ..] => bench::twins(options),
         ["bench", "servers", options @ ..] => bench::servers(options),
+        ["bench", "recoveries", options @ ..] => bench::recoveries(options),
         ["prediction-trial", options @ ..] => bench::prediction_trial(options),
         _ => {
             say(USAGE);

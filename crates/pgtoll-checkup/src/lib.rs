@@ -10,7 +10,7 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let dsn = Dsn::parse("host=db1 user=monitor dbname=shop")?;
-//! let plan = CheckupPlan { time: Duration::from_secs(900), gentle: false };
+//! let plan = CheckupPlan { time: Duration::from_secs(900), ..CheckupPlan::default() };
 //! let provenance = Provenance { version: String::new(), command: Vec::new(), made: String::new() };
 //! let record = checkup(provenance, &dsn, plan, &Interrupt::new(), &mut |_| {})?;
 //! for row in &record.rows {
@@ -22,30 +22,55 @@
 
 mod commits;
 mod look;
+mod recoveries;
 mod rows;
 mod server;
 mod watch;
 
+use std::io::{BufRead, Read as _};
 use std::time::Duration;
 
 use pgtoll_predict::{
     PredictError, SettingQuestion, WatchPlan, WatchSession, Watched, prediction_record,
 };
-use pgtoll_record::{CHECKUP_SCHEMA, CheckupRecord, LossWindow, PredictionRecord, Provenance};
+use pgtoll_record::{
+    CHECKUP_SCHEMA, CheckedRecord, CheckupRecord, LossWindow, PredictionRecord, Provenance,
+    SeenRecovery,
+};
 use pgtoll_system::Interrupt;
 use pgtoll_wire::Dsn;
 
-use crate::server::Rights;
-use crate::watch::Seen;
+use crate::recoveries::RecoveryScan;
+use crate::server::{Rights, ServerFacts};
+use crate::watch::{LookPlan, Seen};
 
 /// How long a server is watched, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct CheckupPlan {
     /// For this long.
     pub time: Duration,
     /// Fewer looks.
     pub gentle: bool,
+    /// A recovery of this server, instead of the last in the log that the server lets read.
+    pub recovery: Option<SeenRecovery>,
+    /// Records of verifications and drills.
+    pub records: Vec<CheckedRecord>,
 }
+
+/// Finds the last recovery from a crash in a server's log. `None`: there is none of 16 MB of WAL or more whose
+/// lines have a time.
+pub fn last_recovery(log: &mut impl BufRead) -> std::io::Result<Option<SeenRecovery>> {
+    let mut scan = RecoveryScan::default();
+    let mut line = Vec::new();
+    while log.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)? > 0 {
+        scan.take(String::from_utf8_lossy(&line).trim_end());
+        line.clear();
+    }
+    Ok(scan.finish())
+}
+
+/// Longer lines are cut.
+const LINE_BYTES_MAX: u64 = 1 << 20;
 
 /// Watches a primary, read-only, and judges its safeties. `on_progress` gets the time since the begin at each
 /// look. A signal, or the loss of the session, ends the watch early: the record says why.
@@ -60,7 +85,10 @@ pub fn checkup(
 ) -> Result<CheckupRecord, PredictError> {
     let began = jiff::Timestamp::now().to_string();
     let mut session = WatchSession::open(dsn, "pgtoll checkup")?;
-    let (server, rights, sources) = server::read(&mut session, host(dsn))?;
+    let ServerFacts { server, rights, sources, recovery, system_identifier } =
+        server::read(&mut session, host(dsn))?;
+    let CheckupPlan { time, gentle, recovery: given, records } = plan;
+    let plan = LookPlan { time, gentle };
     // The prediction ends with the looks, whatever ends them.
     let stop = Interrupt::new();
     let on_signal = stop.clone();
@@ -89,12 +117,27 @@ pub fn checkup(
         watch,
         loss,
         sources,
+        records: records
+            .into_iter()
+            .map(|named| aged(named, system_identifier.as_deref()))
+            .collect(),
         prediction: prediction.map(Box::new),
         ..CheckupRecord::default()
     };
-    record.recovery = since_redo.map(|since_redo| rows::forecast(&record, since_redo));
+    let recovery = given.or(recovery);
+    record.recovery = since_redo.map(|since_redo| rows::forecast(&record, since_redo, recovery));
     record.rows = rows::rows(&record);
     Ok(record)
+}
+
+/// A record with its age, and whether it is of this cluster.
+fn aged(record: CheckedRecord, system_identifier: Option<&str>) -> CheckedRecord {
+    let made: Option<jiff::Timestamp> = record.made.parse().ok();
+    let age_s = made
+        .map_or(f64::INFINITY, |made| made.duration_until(jiff::Timestamp::now()).as_secs_f64());
+    let is_own =
+        record.system_identifier.as_deref().zip(system_identifier).map(|(one, other)| one == other);
+    CheckedRecord { age_s: age_s.max(0.0), is_own, ..record }
 }
 
 /// Watches a primary only for the commits that would be lost, for `time` or until `interrupt` comes; `None`
@@ -105,7 +148,7 @@ pub fn watch_loss(
     interrupt: &Interrupt,
 ) -> Result<Option<LossWindow>, PredictError> {
     let session = WatchSession::open(dsn, "pgtoll checkup")?;
-    let plan = CheckupPlan { time, gentle: false };
+    let plan = LookPlan { time, gentle: false };
     let rights = Rights { monitors: false, reads_redo: false };
     Ok(watch::watch(session, plan, rights, interrupt, &mut |_| {}).loss)
 }
@@ -114,7 +157,7 @@ pub fn watch_loss(
 fn predict(
     provenance: Provenance,
     dsn: &Dsn,
-    plan: CheckupPlan,
+    plan: LookPlan,
     settings: &std::collections::BTreeMap<String, String>,
     interrupt: &Interrupt,
 ) -> Option<PredictionRecord> {

@@ -29,6 +29,7 @@ pub(crate) struct StandbyLook {
     pub(crate) sync_state: String,
     pub(crate) sent: u64,
     pub(crate) flushed: u64,
+    pub(crate) replayed: Option<u64>,
     /// Milliseconds until it had written, flushed and replayed WAL.
     pub(crate) lags_ms: [Option<f64>; 3],
 }
@@ -57,7 +58,7 @@ pub(crate) fn statement(reads_redo: bool, sees_sessions: bool) -> String {
     format!(
         "SELECT extract(epoch FROM clock_timestamp())::float8 AS now_s, pg_backend_pid() AS pid, \
          (SELECT json_agg(json_build_array(application_name, sync_state, sent_lsn - '0/0', \
-         flush_lsn - '0/0', extract(epoch FROM write_lag) * 1000, extract(epoch FROM flush_lag) * 1000, \
+         flush_lsn - '0/0', replay_lsn - '0/0', extract(epoch FROM write_lag) * 1000, extract(epoch FROM flush_lag) * 1000, \
          extract(epoch FROM replay_lag) * 1000) ORDER BY pid) FROM pg_stat_replication \
          WHERE state = 'streaming' AND flush_lsn IS NOT NULL AND pid NOT IN (SELECT active_pid \
          FROM pg_replication_slots WHERE slot_type = 'logical' AND active_pid IS NOT NULL)) AS standbys, \
@@ -95,16 +96,18 @@ fn parse_sessions(json: &str) -> Option<SessionLook> {
 }
 
 /// The columns of a standby, as the statement has them.
-type Columns = (Option<String>, Option<String>, u64, u64, Option<f64>, Option<f64>, Option<f64>);
+type Columns =
+    (Option<String>, Option<String>, u64, u64, Option<u64>, Option<f64>, Option<f64>, Option<f64>);
 
 /// Standbys whose row cannot be read are left out.
 fn parse_standbys(json: &str) -> Vec<StandbyLook> {
     let rows: Vec<serde_json::Value> = serde_json::from_str(json).unwrap_or_default();
     let standby = |row| {
-        let (name, sync_state, sent, flushed, write, flush, replay) =
+        let (name, sync_state, sent, flushed, replayed, write, flush, replay) =
             serde_json::from_value::<Columns>(row).ok()?;
         let (name, sync_state) = (name.unwrap_or_default(), sync_state.unwrap_or_default());
-        Some(StandbyLook { name, sync_state, sent, flushed, lags_ms: [write, flush, replay] })
+        let lags_ms = [write, flush, replay];
+        Some(StandbyLook { name, sync_state, sent, flushed, replayed, lags_ms })
     };
     let mut standbys: Vec<StandbyLook> = rows.into_iter().filter_map(standby).collect();
     // Standbys share the default name: those of one name are numbered.
@@ -124,20 +127,22 @@ mod tests {
 
     #[test]
     fn standbys_are_read_and_nonsense_is_left_out() {
-        let json = r#"[["walreceiver", "async", 300, 200, 1.5, null, 3], ["x", "sync", null, 1]]"#;
+        let json =
+            r#"[["walreceiver", "async", 300, 200, null, 1.5, null, 3], ["x", "sync", null, 1]]"#;
         let expected = StandbyLook {
             name: "walreceiver".to_owned(),
             sync_state: "async".to_owned(),
             sent: 300,
             flushed: 200,
+            replayed: None,
             lags_ms: [Some(1.5), None, Some(3.0)],
         };
         assert_eq!(parse_standbys(json), [expected]);
         assert_eq!(parse_standbys("no JSON"), []);
         let three = json.replace(
             "[\"x\", \"sync\", null, 1]",
-            r#"["walreceiver", "async", 9, 8, null, null, null],
-            ["walreceiver", "async", 7, 6, null, null, null]"#,
+            r#"["walreceiver", "async", 9, 8, 7, null, null, null],
+            ["walreceiver", "async", 7, 6, 5, null, null, null]"#,
         );
         let found = parse_standbys(&three);
         let names: Vec<&str> = found.iter().map(|standby| standby.name.as_str()).collect();

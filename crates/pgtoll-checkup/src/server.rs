@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 
 use pgtoll_predict::{PredictError, WatchSession};
 use pgtoll_record::{
-    CheckedArchive, CheckedDatabase, CheckedServer, CheckedSlot, CommitOverride, WatchSource,
+    CheckedArchive, CheckedDatabase, CheckedServer, CheckedSlot, CommitOverride, SeenRecovery,
+    WatchSource,
 };
 use pgtoll_wire::{Error, Row};
 
+use crate::recoveries::RecoveryScan;
+
 /// Settings that rows depend on, of every version that has them.
-const SETTINGS: [&str; 24] = [
+const SETTINGS: [&str; 25] = [
     "archive_command",
     "archive_library",
     "archive_mode",
@@ -23,6 +26,7 @@ const SETTINGS: [&str; 24] = [
     "fsync",
     "full_page_writes",
     "ignore_checksum_failure",
+    "logging_collector",
     "max_slot_wal_keep_size",
     "max_wal_size",
     "max_wal_senders",
@@ -36,6 +40,15 @@ const SETTINGS: [&str; 24] = [
     "wal_writer_delay",
 ];
 
+/// The last recovery in the server's log: in the file that it started with, and in the two newest, of which the
+/// last megabytes are read.
+const RECOVERIES: &str = "SELECT line FROM (SELECT name, size, row_number() OVER (ORDER BY modification) AS oldest, \
+     row_number() OVER (ORDER BY modification DESC) AS newest FROM pg_ls_logdir() \
+     WHERE modification >= date_trunc('second', pg_postmaster_start_time())) AS file \
+     CROSS JOIN LATERAL unnest(string_to_array(encode(pg_read_binary_file(current_setting('log_directory') \
+     || '/' || name, greatest(size - 4194304, 0), 4194304, true), 'escape'), E'\\n')) WITH ORDINALITY AS part (line, number) \
+     WHERE (oldest = 1 OR newest <= 2) AND line ~ ";
+
 /// The source of standbys' positions.
 pub(crate) const STANDBYS_SOURCE: &str = "other sessions and standbys";
 
@@ -48,11 +61,20 @@ pub(crate) struct Rights {
     pub(crate) reads_redo: bool,
 }
 
-/// Reads what does not change from look to look. A standby is refused.
-pub(crate) fn read(
-    session: &mut WatchSession,
-    host: String,
-) -> Result<(CheckedServer, Rights, Vec<WatchSource>), PredictError> {
+/// The part of a server that stays from look to look.
+#[derive(Debug)]
+pub(crate) struct ServerFacts {
+    pub(crate) server: CheckedServer,
+    pub(crate) rights: Rights,
+    pub(crate) sources: Vec<WatchSource>,
+    /// The last recovery in the server's own log.
+    pub(crate) recovery: Option<SeenRecovery>,
+    /// The cluster's identifier, in decimal; `None` where the role may not read it.
+    pub(crate) system_identifier: Option<String>,
+}
+
+/// Reads them. A standby is refused.
+pub(crate) fn read(session: &mut WatchSession, host: String) -> Result<ServerFacts, PredictError> {
     let row = session.query_one(
         "SELECT current_user AS role, quote_ident(current_user) AS quoted, \
          pg_is_in_recovery() AS standby, current_setting('is_superuser') = 'on' \
@@ -77,12 +99,30 @@ pub(crate) fn read(
         archive: if archives { Some(archive(session)?) } else { None },
         settings,
     };
-    let sources = sources(rights, server.data_bytes.is_some(), row.text("quoted")?);
-    Ok((server, rights, sources))
+    let recovery = recovery(session);
+    let sources = sources(&server, rights, recovery.is_ok(), row.text("quoted")?);
+    let system_identifier = system_identifier(session);
+    Ok(ServerFacts {
+        server,
+        rights,
+        sources,
+        recovery: recovery.ok().flatten(),
+        system_identifier,
+    })
 }
 
 fn is_true(row: &Row, column: &str) -> Result<bool, Error> {
     Ok(row.text(column)? == "t")
+}
+
+/// Fails where the role may not read the log, or the server writes none of its own.
+fn recovery(session: &mut WatchSession) -> Result<Option<SeenRecovery>, Error> {
+    let sql = format!("{RECOVERIES} '{}' ORDER BY oldest, number", crate::recoveries::LINES);
+    let mut scan = RecoveryScan::default();
+    for row in session.query(&sql)? {
+        scan.take(row.text("line")?);
+    }
+    Ok(scan.finish())
 }
 
 fn settings(session: &mut WatchSession) -> Result<BTreeMap<String, String>, Error> {
@@ -92,6 +132,11 @@ fn settings(session: &mut WatchSession) -> Result<BTreeMap<String, String>, Erro
     );
     let pair = |row: &Row| Ok((row.text("name")?.to_owned(), row.text("value")?.to_owned()));
     session.query(&sql)?.iter().map(pair).collect()
+}
+
+fn system_identifier(session: &mut WatchSession) -> Option<String> {
+    let sql = "SELECT system_identifier::text AS identifier FROM pg_control_system()";
+    session.query_one(sql).ok()?.text("identifier").ok().map(str::to_owned)
 }
 
 /// A role may not be allowed to connect to all of them.
@@ -167,7 +212,12 @@ fn archive(session: &mut WatchSession) -> Result<CheckedArchive, Error> {
     })
 }
 
-fn sources(rights: Rights, sees_size: bool, quoted: &str) -> Vec<WatchSource> {
+fn sources(
+    server: &CheckedServer,
+    rights: Rights,
+    sees_log: bool,
+    quoted: &str,
+) -> Vec<WatchSource> {
     let source = |name: &str, available: bool, gives: &str, remedy: String| WatchSource {
         name: name.to_owned(),
         available,
@@ -175,6 +225,12 @@ fn sources(rights: Rights, sees_size: bool, quoted: &str) -> Vec<WatchSource> {
         remedy: (!available).then_some(remedy),
     };
     let monitor = || format!("GRANT pg_monitor TO {quoted};");
+    // A log that goes to another program cannot be read through the server.
+    let collects = server.settings.get("logging_collector").is_some_and(|value| value == "on");
+    let read_log = format!(
+        "{} GRANT EXECUTE ON FUNCTION pg_read_binary_file(text, bigint, bigint, boolean) TO {quoted}; or ",
+        monitor()
+    );
     vec![
         source(
             STANDBYS_SOURCE,
@@ -188,6 +244,17 @@ fn sources(rights: Rights, sees_size: bool, quoted: &str) -> Vec<WatchSource> {
             "time to recover from a crash",
             format!("GRANT EXECUTE ON FUNCTION pg_control_checkpoint() TO {quoted};"),
         ),
-        source("size of all databases", sees_size, "time to copy the cluster", monitor()),
+        source(
+            "size of all databases",
+            server.data_bytes.is_some(),
+            "time to copy the cluster",
+            monitor(),
+        ),
+        source(
+            "server log",
+            sees_log,
+            "how fast WAL was replayed in the last recovery",
+            format!("{}pgtoll checkup --log FILE", if collects { &read_log } else { "" }),
+        ),
     ]
 }

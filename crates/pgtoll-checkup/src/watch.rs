@@ -10,7 +10,6 @@ use pgtoll_record::{
 use pgtoll_stats::quantile;
 use pgtoll_system::Interrupt;
 
-use crate::CheckupPlan;
 use crate::commits::{CommitClock, float};
 use crate::look::{ServerLook, SessionLook, StandbyLook, statement};
 use crate::server::Rights;
@@ -18,6 +17,13 @@ use crate::server::Rights;
 /// Between looks on average; every two seconds where the watch is gentle.
 const PAUSE: Duration = Duration::from_millis(100);
 const GENTLE_PAUSE: Duration = Duration::from_secs(2);
+
+/// How long is looked, and how often.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LookPlan {
+    pub(crate) time: Duration,
+    pub(crate) gentle: bool,
+}
 
 /// The figures of a watch.
 #[derive(Debug, Default)]
@@ -31,7 +37,7 @@ pub(crate) struct Seen {
 /// Looks until the plan's time has passed or a signal comes. What was seen until the session broke is kept.
 pub(crate) fn watch(
     session: WatchSession,
-    plan: CheckupPlan,
+    plan: LookPlan,
     rights: Rights,
     interrupt: &Interrupt,
     on_progress: &mut dyn FnMut(Duration),
@@ -40,7 +46,7 @@ pub(crate) fn watch(
     let mut session = session;
     let mut looks = Looks::default();
     let mut ended = None;
-    let CheckupPlan { time, gentle } = plan;
+    let LookPlan { time, gentle } = plan;
     let statement = statement(rights.reads_redo, rights.monitors);
     let pause = if gentle { GENTLE_PAUSE } else { PAUSE };
     for number in 0.. {
@@ -116,6 +122,41 @@ struct StandbySamples {
     looks: u64,
     loss: BoundSamples,
     lags_ms: [Vec<f64>; 3],
+    replay: ReplayClock,
+}
+
+/// The rate of replay while more was waiting: from one change of the reported position to the next.
+#[derive(Debug, Default)]
+struct ReplayClock {
+    /// When the position changed last, and whether more was waiting then.
+    last: Option<(f64, u64, bool)>,
+    bytes: f64,
+    seconds: f64,
+}
+
+/// A standby with less WAL to replay keeps up.
+const BACKLOG_BYTES: u64 = 1 << 20;
+/// A rate of less time is chance.
+const BACKLOG_LEAST_S: f64 = 1.0;
+
+impl ReplayClock {
+    fn push(&mut self, now_s: f64, standby: &StandbyLook) {
+        let Some(replayed) = standby.replayed else { return };
+        let waits = standby.flushed.saturating_sub(replayed) >= BACKLOG_BYTES;
+        match self.last {
+            Some((_, before, _)) if before >= replayed => return,
+            Some((then_s, before, true)) if waits => {
+                self.bytes += float(replayed - before);
+                self.seconds += now_s - then_s;
+            }
+            _ => {}
+        }
+        self.last = Some((now_s, replayed, waits));
+    }
+
+    fn bytes_per_second(&self) -> Option<f64> {
+        (self.seconds >= BACKLOG_LEAST_S).then(|| self.bytes / self.seconds)
+    }
 }
 
 impl Looks {
@@ -125,7 +166,7 @@ impl Looks {
         self.since_redo.extend(look.redo.map(|redo| float(look.inserted.saturating_sub(redo))));
         self.sessions.extend(look.sessions);
         for standby in &look.standbys {
-            self.add_standby(standby, look.flushed);
+            self.add_standby(standby, look.flushed, look.now_s);
         }
         // A failover promotes the standby that is ahead of the others.
         let ahead = |position: fn(&StandbyLook) -> u64| look.standbys.iter().map(position).max();
@@ -136,10 +177,11 @@ impl Looks {
         self.last = Some(look);
     }
 
-    fn add_standby(&mut self, standby: &StandbyLook, flushed: u64) {
+    fn add_standby(&mut self, standby: &StandbyLook, flushed: u64, now_s: f64) {
         let samples = self.standbys.entry(standby.name.clone()).or_default();
         samples.looks += 1;
         samples.sync_state.clone_from(&standby.sync_state);
+        samples.replay.push(now_s, standby);
         samples.loss.add(&self.clock, flushed, Some(standby.flushed), Some(standby.sent));
         for (lags, lag) in samples.lags_ms.iter_mut().zip(standby.lags_ms) {
             lags.extend(lag);
@@ -161,6 +203,7 @@ impl Looks {
             let loss = samples.loss.bounds()?;
             let [write_lag_ms, flush_lag_ms, replay_lag_ms] =
                 samples.lags_ms.map(|lags| spread(&lags));
+            let replay_bytes_per_second = samples.replay.bytes_per_second();
             let StandbySamples { sync_state, looks, .. } = samples;
             Some(StandbyWindow {
                 name,
@@ -170,6 +213,7 @@ impl Looks {
                 write_lag_ms,
                 flush_lag_ms,
                 replay_lag_ms,
+                replay_bytes_per_second,
             })
         });
         let loss = LossWindow {
@@ -262,6 +306,24 @@ mod tests {
         assert_eq!((far.write_lag_ms.unwrap().most, far.flush_lag_ms), (1.0, None));
         assert_eq!((loss.crash.most, seen.since_redo.unwrap().most), (1.0, 2_000.0));
         assert_eq!((seen.watch.writes_per_second, seen.watch.looks), (10.0, 2));
+    }
+
+    #[test]
+    fn a_standby_that_lags_shows_how_fast_it_replays() {
+        let rate = |flushed: u64| {
+            let mut clock = ReplayClock::default();
+            for second in 0..4_u32 {
+                // The position is reported every other second.
+                let replayed = Some(u64::from(second / 2) * (20 << 20));
+                clock.push(
+                    f64::from(second),
+                    &StandbyLook { flushed, replayed, ..StandbyLook::default() },
+                );
+            }
+            clock.bytes_per_second()
+        };
+        assert_eq!(rate(100 << 20), Some(f64::from(10 << 20)));
+        assert_eq!(rate(20 << 20), None, "it has caught up");
     }
 
     #[test]

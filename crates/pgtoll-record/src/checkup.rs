@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Interval, PredictionRecord, WatchCost, WatchSource};
+use crate::{
+    DrillRecord, Interval, PatrolRecord, PredictionRecord, SynchronousCommit, VerificationOutcome,
+    VerificationRecord, VerifiedSource, WatchCost, WatchSource,
+};
 
 /// The version of the form of a [`CheckupRecord`].
 pub const CHECKUP_SCHEMA: &str = "pgtoll.checkup/1";
@@ -33,6 +36,9 @@ pub struct CheckupRecord {
     pub rows: Vec<SafetyRow>,
     /// Sources that the role may read or not, with the grant that each takes.
     pub sources: Vec<WatchSource>,
+    /// Records of verifications and drills that were named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub records: Vec<CheckedRecord>,
     /// The predicted costs of settings; `None` where they could not be watched for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prediction: Option<Box<PredictionRecord>>,
@@ -119,6 +125,84 @@ impl CheckedArchive {
     }
 }
 
+/// A record of a verification or a drill.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CheckedRecord {
+    /// Its kind.
+    pub kind: CheckedRecordKind,
+    /// The file.
+    pub path: String,
+    /// Its time (RFC 3339); of a patrol: the time at which the page that waits longest was read.
+    pub made: String,
+    /// Seconds since then, at the checkup.
+    #[serde(default)]
+    pub age_s: f64,
+    /// The outcome.
+    pub outcome: VerificationOutcome,
+    /// The cluster's identifier, in decimal; `None`: the record does not have it.
+    pub system_identifier: Option<String>,
+    /// Whether it is of the server's cluster; `None`: not known.
+    #[serde(default)]
+    pub is_own: Option<bool>,
+}
+
+/// The subject of a verification or a drill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CheckedRecordKind {
+    /// The cluster's own pages.
+    Pages,
+    /// A backup's.
+    Backup,
+    /// A backup, which was restored and started.
+    Drill,
+}
+
+impl CheckedRecord {
+    fn new(kind: CheckedRecordKind, made: String, outcome: VerificationOutcome) -> Self {
+        Self {
+            kind,
+            path: String::new(),
+            made,
+            age_s: 0.0,
+            outcome,
+            system_identifier: None,
+            is_own: None,
+        }
+    }
+}
+
+impl From<&VerificationRecord> for CheckedRecord {
+    fn from(record: &VerificationRecord) -> Self {
+        let VerifiedSource { backup, system_identifier, .. } = record.source;
+        let kind = if backup { CheckedRecordKind::Backup } else { CheckedRecordKind::Pages };
+        let known = (system_identifier != 0).then(|| system_identifier.to_string());
+        let new = Self::new(kind, record.made.clone(), record.outcome);
+        Self { system_identifier: known, ..new }
+    }
+}
+
+impl From<&DrillRecord> for CheckedRecord {
+    fn from(record: &DrillRecord) -> Self {
+        let new = Self::new(CheckedRecordKind::Drill, record.made.clone(), record.outcome);
+        Self { system_identifier: record.backup.system_identifier.clone(), ..new }
+    }
+}
+
+impl From<&PatrolRecord> for CheckedRecord {
+    /// Before its first round is done, a patrol has not read all.
+    fn from(record: &PatrolRecord) -> Self {
+        let outcome = match (record.failures + record.suspicions, &record.last_round) {
+            (0, None) => VerificationOutcome::Unverified,
+            (0, Some(_)) if record.unverified > 0 => VerificationOutcome::Unverified,
+            (0, Some(_)) => VerificationOutcome::NoDamageSeen,
+            _ => VerificationOutcome::Findings,
+        };
+        let new = Self::new(CheckedRecordKind::Pages, record.oldest_read.to_string(), outcome);
+        Self { system_identifier: Some(record.source.system_identifier.to_string()), ..new }
+    }
+}
+
 /// The looks at a server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckupWatch {
@@ -175,6 +259,20 @@ pub struct LossWindow {
     pub standbys: Vec<StandbyWindow>,
 }
 
+impl LossWindow {
+    /// Milliseconds that a level of `synchronous_commit` adds to a commit that waits for the nearest standby: the
+    /// median lag. `None` where the level waits for none, or no WAL was sent.
+    pub fn added_ms(&self, level: SynchronousCommit) -> Option<f64> {
+        let lag = |standby: &StandbyWindow| match level {
+            SynchronousCommit::Off | SynchronousCommit::Local => None,
+            SynchronousCommit::RemoteWrite => standby.write_lag_ms,
+            SynchronousCommit::On => standby.flush_lag_ms,
+            SynchronousCommit::RemoteApply => standby.replay_lag_ms,
+        };
+        self.standbys.iter().filter_map(|standby| Some(lag(standby)?.median)).min_by(f64::total_cmp)
+    }
+}
+
 /// Commits that a standby would lack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LossBounds {
@@ -204,6 +302,9 @@ pub struct StandbyWindow {
     pub flush_lag_ms: Option<Spread>,
     /// Milliseconds until it had replayed WAL: what `remote_apply` would add.
     pub replay_lag_ms: Option<Spread>,
+    /// Bytes of WAL a second that it replayed while more was waiting; `None` where it kept up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay_bytes_per_second: Option<f64>,
 }
 
 /// Recovery after a crash at a moment of the watch.
@@ -214,11 +315,37 @@ pub struct RecoveryForecast {
     /// Bytes of WAL that are replayed a second, at least and at most.
     pub bytes_per_second: (f64, f64),
     /// The source of that rate.
-    pub basis: String,
+    pub basis: RecoveryBasis,
     /// Seconds until connections are accepted, at the median moment.
     pub median_s: Interval,
     /// At the worst moment.
     pub most_s: Interval,
+}
+
+/// The source of the rate at which WAL is replayed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RecoveryBasis {
+    /// The server's last recovery in its log.
+    Log(SeenRecovery),
+    /// A standby replayed at this many bytes a second while it had WAL to replay.
+    Standby(f64),
+    /// An assumption: neither was seen.
+    #[default]
+    Assumed,
+}
+
+/// A recovery from a crash, as the server's log has it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SeenRecovery {
+    /// When connections were accepted, on the server's clock.
+    pub ended: String,
+    /// Bytes of WAL that were replayed.
+    pub wal_bytes: u64,
+    /// Seconds from the first message of the startup process until connections were accepted.
+    pub seconds: f64,
+    /// The part in which WAL was replayed; `None` before 14, which do not log it.
+    pub redo_seconds: Option<f64>,
 }
 
 /// A safety of a server.

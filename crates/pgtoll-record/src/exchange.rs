@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Host, Interval, LossBounds};
+use crate::{Host, Interval, LossBounds, SynchronousCommit};
 
 /// The version of the form of an [`ExchangeRecord`].
 pub const EXCHANGE_SCHEMA: &str = "pgtoll.exchange/1";
@@ -58,24 +58,9 @@ pub struct ExchangeDesign {
     pub repetitions: u32,
     /// The seed of the orders of cases.
     pub seed: u64,
-}
-
-/// The wait of a commit (`synchronous_commit`).
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum SynchronousCommit {
-    /// Nothing: WAL is flushed soon after.
-    Off,
-    /// The primary's disk.
-    Local,
-    /// The standby's kernel has it, too.
-    RemoteWrite,
-    /// The standby's disk, too.
-    On,
-    /// The standby shows it to readers.
-    RemoteApply,
+    /// When the primary dies, four fifths of transactions fall due within a quarter of the time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bursts: bool,
 }
 
 impl ExchangeCase {
@@ -89,25 +74,42 @@ impl ExchangeCase {
     }
 }
 
-impl SynchronousCommit {
-    /// All of them, the weakest first.
-    pub const ALL: [Self; 5] =
-        [Self::Off, Self::Local, Self::RemoteWrite, Self::On, Self::RemoteApply];
+/// Time that a level adds to a commit, in ms: forecast from standbys' lags, and measured by the level.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AddedLatency {
+    /// How long WAL was on its way to the standby.
+    pub delay_ms: f64,
+    /// The level.
+    pub commit: SynchronousCommit,
+    /// The forecast of a checkup while commits did not wait.
+    pub forecast: f64,
+    /// The median of commits at the level, less the median of those that waited for the primary's disk alone.
+    pub measured: f64,
+}
 
-    /// As `postgresql.conf` has it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Local => "local",
-            Self::RemoteWrite => "remote_write",
-            Self::On => "on",
-            Self::RemoteApply => "remote_apply",
-        }
+impl AddedLatency {
+    /// Whether the forecast is within 25 % or 0.3 ms.
+    pub fn is_near(&self) -> bool {
+        (self.forecast - self.measured).abs() <= (0.25 * self.measured).max(0.3)
     }
+}
 
-    /// Whether a commit waits for the standby.
-    pub fn is_remote(self) -> bool {
-        !matches!(self, Self::Off | Self::Local)
+impl ExchangeRecord {
+    /// The added time of each remote level at each delay, from the first repetitions of both.
+    pub fn added_latencies(&self) -> Vec<AddedLatency> {
+        let first = self.cases.iter().filter(|case| case.repetition == 1);
+        let added = |case: &ExchangeCase| {
+            let local = self.cases.iter().find(|local| {
+                local.commit == SynchronousCommit::Local
+                    && local.repetition == 1
+                    && local.delay_ms.total_cmp(&case.delay_ms).is_eq()
+            })?;
+            let forecast = *local.added_ms.get(&case.commit)?;
+            let measured = case.p50_ms? - local.p50_ms?;
+            let ExchangeCase { delay_ms, commit, .. } = *case;
+            Some(AddedLatency { delay_ms, commit, forecast, measured })
+        };
+        first.filter(|case| case.commit.is_remote()).filter_map(added).collect()
     }
 }
 
@@ -139,6 +141,9 @@ pub struct ExchangeCase {
     /// Commits that a checkup forecast to be lost, from the half of the time before the primary's death.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forecast: Option<LossBounds>,
+    /// Milliseconds that the levels which wait for a standby add to a commit, as a checkup forecast then.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub added_ms: BTreeMap<SynchronousCommit, f64>,
     /// Transactions of unknown outcome.
     pub unknown: u64,
     /// The part that is present in the end.

@@ -83,8 +83,11 @@ pub struct JudgedServer {
 pub struct JudgeDesign {
     /// Clients that write, a connection each.
     pub clients: u32,
-    /// Transactions a second of all clients together, due at even distances.
+    /// Transactions a second of all clients together.
     pub rate_per_second: f64,
+    /// Four fifths of them fall due within a quarter of the time; else all at even distances.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bursts: bool,
     /// How long transactions fall due.
     pub seconds: f64,
     /// How long each client may take to be served again afterwards.

@@ -16,6 +16,7 @@ mod balance;
 mod bridge;
 mod checksums;
 mod checkup;
+mod checkup_change;
 mod conclusion;
 mod corrupt;
 mod corruption;
@@ -45,6 +46,7 @@ mod rolling;
 mod run;
 mod shape_plans;
 mod side_by_side;
+mod synchronous_commit;
 pub mod trials;
 mod verification;
 mod wal;
@@ -65,10 +67,12 @@ pub use checksums::{
     ChecksumsSample, EarlierRun,
 };
 pub use checkup::{
-    CHECKUP_SCHEMA, CheckedArchive, CheckedDatabase, CheckedServer, CheckedSlot, CheckupRecord,
-    CheckupWatch, CommitOverride, CommitWaits, LossBounds, LossWindow, RecoveryForecast, Safety,
-    SafetyRow, SafetyState, Spread, StandbyWindow,
+    CHECKUP_SCHEMA, CheckedArchive, CheckedDatabase, CheckedRecord, CheckedRecordKind,
+    CheckedServer, CheckedSlot, CheckupRecord, CheckupWatch, CommitOverride, CommitWaits,
+    LossBounds, LossWindow, RecoveryBasis, RecoveryForecast, Safety, SafetyRow, SafetyState,
+    SeenRecovery, Spread, StandbyWindow,
 };
+pub use checkup_change::{CHECKUP_CHANGE_SCHEMA, CheckupChange};
 pub use conclusion::{Conclusion, Finding, FindingCode, PrintedRecord, Status, record_schema};
 pub use corrupt::{CORRUPT_SCHEMA, CorruptOutcome, CorruptRecord};
 pub use corruption::{
@@ -81,9 +85,7 @@ pub use drill::{
     DrilledMember, DrilledTablespace, LoggedTablespace,
 };
 pub use examination::{EXAMINATION_SCHEMA, Examination, FitnessCheck, Misses, NullRuns, State};
-pub use exchange::{
-    EXCHANGE_SCHEMA, ExchangeCase, ExchangeDesign, ExchangeRecord, SynchronousCommit,
-};
+pub use exchange::{AddedLatency, EXCHANGE_SCHEMA, ExchangeCase, ExchangeDesign, ExchangeRecord};
 pub use expectation::{Expectation, ExpectedFigure};
 pub use failover::{
     EngineSettings, EngineTopology, FAILOVER_SCHEMA, FailoverDesign, FailoverDetector,
@@ -158,6 +160,7 @@ pub use run::{
 };
 pub use shape_plans::ShapePlans;
 pub use side_by_side::{Change, HeaderDifference, RecordColumn, SIDE_BY_SIDE_SCHEMA, SideBySide};
+pub use synchronous_commit::SynchronousCommit;
 pub use verification::{
     Advice, CommandKind, FileFinding, FileFindingKind, FindingClass, FindingKind,
     ManifestComparison, PageFinding, Severity, VERIFICATION_SCHEMA, VerificationOutcome,

@@ -27,6 +27,10 @@ impl ReportedRecord for CheckupRecord {
             again: self.command.clone(),
             ..Document::default()
         };
+        let others = self.records.iter().filter(|named| named.is_own == Some(false));
+        document.notes.extend(
+            others.map(|named| format!("{} is of another cluster: not counted", named.path)),
+        );
         document.notes.extend(self.watch.ended.iter().map(|why| format!("ended early: {why}")));
         if options.is_page {
             let table = Table::with_prose(&HEAD, self.rows.iter().map(cells).collect());
@@ -152,11 +156,12 @@ fn evidence(checkup: &CheckupRecord) -> Vec<Section> {
     }
     if let Some(recovery) = &checkup.recovery {
         let Spread { median, p95, most } = recovery.wal_bytes;
+        let (slow, fast) = recovery.bytes_per_second;
         let facts = vec![
             ("WAL since the redo point, median".to_owned(), size_of(median)),
             ("95 % of the looks".to_owned(), size_of(p95)),
             ("most, or what the settings allow at this rate".to_owned(), size_of(most)),
-            ("replay".to_owned(), recovery.basis.clone()),
+            ("recovered a second".to_owned(), format!("{} to {}", size_of(slow), size_of(fast))),
         ];
         sections.push(Section::evidence("Recovery", vec![Block::Facts(facts)]));
     }
@@ -253,6 +258,7 @@ pub(crate) mod tests {
                     write_lag_ms: Some(spread(0.8, 2.0, 9.0)),
                     flush_lag_ms: Some(spread(1.9, 3.0, 12.0)),
                     replay_lag_ms: None,
+                    replay_bytes_per_second: None,
                 }],
             }),
             rows: vec![

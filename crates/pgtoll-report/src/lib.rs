@@ -17,6 +17,7 @@ mod bridge;
 mod cells;
 mod checksums;
 mod checkup;
+mod checkup_change;
 mod checkup_gauges;
 mod circumstances;
 mod corruption;

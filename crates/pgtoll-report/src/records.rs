@@ -4,12 +4,12 @@ use std::any::Any;
 use std::fmt;
 
 use pgtoll_record::{
-    BalanceRecord, BridgeRecord, ChecksumsRecord, CheckupRecord, Conclusion, CorruptRecord,
-    CorruptionRecord, DrillRecord, Examination, ExchangeRecord, ExperimentList, FailoverRecord,
-    FleetPlan, FleetRecord, JudgeRecord, LogExamination, Overview, PageChecksumsRecord,
-    PageDifferenceRecord, PageRecord, PatrolRecord, PlanRecord, PredictionRecord, PrintedRecord,
-    RECORD_SCHEMA, RepairRecord, ReplayComparison, ReplayRecord, RollingRecord, RunResult,
-    SideBySide, VerificationRecord, WalStatisticsRecord, WalWhatIfRecord,
+    BalanceRecord, BridgeRecord, ChecksumsRecord, CheckupChange, CheckupRecord, Conclusion,
+    CorruptRecord, CorruptionRecord, DrillRecord, Examination, ExchangeRecord, ExperimentList,
+    FailoverRecord, FleetPlan, FleetRecord, JudgeRecord, LogExamination, Overview,
+    PageChecksumsRecord, PageDifferenceRecord, PageRecord, PatrolRecord, PlanRecord,
+    PredictionRecord, PrintedRecord, RECORD_SCHEMA, RepairRecord, ReplayComparison, ReplayRecord,
+    RollingRecord, RunResult, SideBySide, VerificationRecord, WalStatisticsRecord, WalWhatIfRecord,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -126,6 +126,7 @@ impl RecordKind {
         Self::for_record::<PlanRecord>(),
         Self::for_record::<PredictionRecord>(),
         Self::for_record::<CheckupRecord>(),
+        Self::for_record::<CheckupChange>(),
         Self::for_record::<JudgeRecord>(),
         Self::for_record::<ExchangeRecord>(),
         Self::for_record::<FailoverRecord>(),

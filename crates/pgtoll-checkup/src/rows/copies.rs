@@ -1,11 +1,11 @@
 //! Copies: standbys, replication slots, the archive.
 
 use pgtoll_record::{
-    CheckedArchive, CheckedSlot, CheckupRecord, LossWindow, Safety, SafetyRow, SafetyState,
-    StandbyWindow,
+    CheckedArchive, CheckedRecord, CheckedRecordKind, CheckedSlot, CheckupRecord, LossWindow,
+    Safety, SafetyRow, SafetyState, SynchronousCommit, VerificationOutcome,
 };
 
-use super::{Words, commits, setting, size, span};
+use super::{Words, commits, latest, outcome_words, setting, size, span};
 
 /// Levels of `synchronous_commit` at which commits wait for a standby, if any is named.
 const REMOTE: [&str; 3] = ["remote_write", "on", "remote_apply"];
@@ -42,7 +42,7 @@ pub(super) fn standbys(checkup: &CheckupRecord) -> SafetyRow {
                 now,
                 buys: "no acknowledged commit is lost, but those of roles or databases that do not wait"
                     .to_owned(),
-                costs: format!("already paid: {}", level_costs(standbys, Some(level))),
+                costs: format!("already paid: {}", level_costs(checkup.loss.as_ref(), Some(level))),
                 advice: Some("check that these may lose their last commits".to_owned()),
                 ..Words::default()
             },
@@ -66,7 +66,7 @@ pub(super) fn standbys(checkup: &CheckupRecord) -> SafetyRow {
                 now,
                 buys: "no acknowledged commit is lost in a failover to the synchronous standby that is ahead"
                     .to_owned(),
-                costs: format!("already paid: {}", level_costs(standbys, Some(level))),
+                costs: format!("already paid: {}", level_costs(checkup.loss.as_ref(), Some(level))),
                 ..Words::default()
             },
         ),
@@ -75,7 +75,7 @@ pub(super) fn standbys(checkup: &CheckupRecord) -> SafetyRow {
             Words {
                 now,
                 buys: checkup.loss.as_ref().map(host_loss).unwrap_or_default(),
-                costs: format!("to wait for it: {}", level_costs(standbys, None)),
+                costs: format!("to wait for it: {}", level_costs(checkup.loss.as_ref(), None)),
                 advice: Some(
                     "name a standby in synchronous_standby_names if no commit may be lost"
                         .to_owned(),
@@ -89,6 +89,7 @@ pub(super) fn standbys(checkup: &CheckupRecord) -> SafetyRow {
 
 /// No standby: the archive decides.
 fn alone(checkup: &CheckupRecord, row: impl Fn(SafetyState, Words) -> SafetyRow) -> SafetyRow {
+    let archives = checkup.server.archive.is_some();
     let age = checkup.server.archive.as_ref().and_then(|archive| archive.archived_age_s);
     let (state, buys) = match age {
         Some(age) => (
@@ -98,6 +99,12 @@ fn alone(checkup: &CheckupRecord, row: impl Fn(SafetyState, Words) -> SafetyRow)
                 span(age),
                 commits(checkup.watch.writes_per_second * age)
             ),
+        ),
+        // A crash resets the counters.
+        None if archive_state(checkup).0 == SafetyState::Partial && archives => (
+            SafetyState::Partial,
+            "the death of this host loses all since the last archived WAL: none since counters were reset"
+                .to_owned(),
         ),
         None => (
             SafetyState::Missing,
@@ -120,20 +127,13 @@ fn host_loss(loss: &LossWindow) -> String {
     )
 }
 
-/// The time that levels of `synchronous_commit` add to a commit, from the nearest standby's lags: all levels, or
-/// the one that is paid today.
-fn level_costs(standbys: &[StandbyWindow], today: Option<&str>) -> String {
-    let lag = |lag: fn(&StandbyWindow) -> Option<f64>| {
-        standbys.iter().filter_map(lag).min_by(f64::total_cmp)
-    };
-    let levels = [
-        ("remote_write", lag(|standby| Some(standby.write_lag_ms?.median))),
-        ("on", lag(|standby| Some(standby.flush_lag_ms?.median))),
-        ("remote_apply", lag(|standby| Some(standby.replay_lag_ms?.median))),
-    ];
-    let shown = levels.iter().filter(|(name, _)| today.is_none_or(|today| *name == today));
-    let words: Vec<String> =
-        shown.filter_map(|(name, lag)| Some(format!("{name} +{:.1} ms", (*lag)?))).collect();
+/// The time that levels of `synchronous_commit` add to a commit: of all levels, or of the one that is paid today.
+fn level_costs(loss: Option<&LossWindow>, today: Option<&str>) -> String {
+    let levels = SynchronousCommit::ALL.into_iter();
+    let shown = levels.filter(|level| today.is_none_or(|today| level.name() == today));
+    let words: Vec<String> = shown
+        .filter_map(|level| Some(format!("{} +{:.1} ms", level.name(), loss?.added_ms(level)?)))
+        .collect();
     if words.is_empty() { "no WAL was sent".to_owned() } else { words.join(", ") + " a commit" }
 }
 
@@ -179,9 +179,44 @@ const DISCARDS: [&str; 6] = ["true", "/bin/true", "/usr/bin/true", ":", "exit 0"
 const STALE_S: f64 = 3600.0;
 
 pub(super) fn archive(checkup: &CheckupRecord) -> SafetyRow {
+    let (state, now, advice) = archive_state(checkup);
+    let named = [("verified", CheckedRecordKind::Backup), ("drilled", CheckedRecordKind::Drill)]
+        .map(|(verb, kind)| latest(checkup, kind).map(|named| (verb, named)));
+    let named: Vec<(&str, &CheckedRecord)> = named.into_iter().flatten().collect();
+    let is_damaged = named.iter().any(|(_, named)| named.outcome == VerificationOutcome::Findings);
+    let backups =
+        named.iter().map(|(verb, named)| format!("; a backup was {verb} {}", outcome_words(named)));
+    let now = now + &backups.collect::<String>();
+    let (state, advice) = if is_damaged {
+        (SafetyState::Missing, Some("make a new backup, and drill it: pgtoll verify --drill"))
+    } else {
+        (state, advice)
+    };
+    let age = checkup.server.archive.as_ref().and_then(|archive| archive.archived_age_s);
+    let lost = age.map(|age| {
+        format!("; the loss of all hosts loses {}", commits(checkup.watch.writes_per_second * age))
+    });
+    let words = Words {
+        now,
+        buys: format!("a restore to any moment{}", lost.unwrap_or_default()),
+        costs: format!(
+            "{} of WAL a day to keep",
+            size(checkup.watch.wal_bytes_per_second * 86_400.0)
+        ),
+        advice: advice.map(str::to_owned),
+        basis: if named.is_empty() {
+            "pg_stat_archiver, rates of the watch; backups are not looked at unless --record names their records"
+        } else {
+            "pg_stat_archiver, rates of the watch, records that were named"
+        },
+    };
+    words.row(Safety::Archive, state)
+}
+
+fn archive_state(checkup: &CheckupRecord) -> (SafetyState, String, Option<&'static str>) {
     let command = setting(checkup, "archive_command");
     let has_library = !setting(checkup, "archive_library").is_empty();
-    let (state, now, advice) = match &checkup.server.archive {
+    match &checkup.server.archive {
         None => (
             SafetyState::Partial,
             "archive_mode = off".to_owned(),
@@ -203,22 +238,7 @@ pub(super) fn archive(checkup: &CheckupRecord) -> SafetyRow {
             Some("read the server's log, and repair archive_command before WAL fills the disk"),
         ),
         Some(archive) => judged_age(checkup, archive),
-    };
-    let age = checkup.server.archive.as_ref().and_then(|archive| archive.archived_age_s);
-    let lost = age.map(|age| {
-        format!("; the loss of all hosts loses {}", commits(checkup.watch.writes_per_second * age))
-    });
-    let words = Words {
-        now,
-        buys: format!("a restore to any moment{}", lost.unwrap_or_default()),
-        costs: format!(
-            "{} of WAL a day to keep",
-            size(checkup.watch.wal_bytes_per_second * 86_400.0)
-        ),
-        advice: advice.map(str::to_owned),
-        basis: "pg_stat_archiver, rates of the watch; backups are not looked at",
-    };
-    words.row(Safety::Archive, state)
+    }
 }
 
 fn judged_age(

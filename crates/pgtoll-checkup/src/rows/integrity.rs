@@ -1,9 +1,11 @@
 //! Damage that is noticed: `data_checksums`, their failures, and `wal_log_hints`.
 
 use pgtoll_estimate::thousands;
-use pgtoll_record::{CheckupRecord, Safety, SafetyRow, SafetyState};
+use pgtoll_record::{
+    CheckedRecordKind, CheckupRecord, Safety, SafetyRow, SafetyState, VerificationOutcome,
+};
 
-use super::{Words, is_off, price, setting, span};
+use super::{Words, is_off, latest, outcome_words, price, setting, span};
 
 const DAY_S: f64 = 86_400.0;
 
@@ -52,7 +54,14 @@ fn reads(checkup: &CheckupRecord) -> String {
     }
 }
 
+/// Failures that the server has counted, and those that the last verification found. Without checksums the server
+/// counts none.
 pub(super) fn checksum_failures(checkup: &CheckupRecord) -> Option<SafetyRow> {
+    let verified = latest(checkup, CheckedRecordKind::Pages);
+    let counts = !is_off(checkup, "data_checksums");
+    if !counts && verified.is_none() {
+        return None;
+    }
     let counted = checkup.server.databases.iter();
     let failed: Vec<String> = counted
         .filter(|database| database.checksum_failures.is_some_and(|count| count > 0))
@@ -62,19 +71,29 @@ pub(super) fn checksum_failures(checkup: &CheckupRecord) -> Option<SafetyRow> {
             format!("{}: {count}, the last {last}", database.name)
         })
         .collect();
-    if is_off(checkup, "data_checksums") {
-        return None;
-    }
     let is_sound = failed.is_empty();
-    let words = Words {
-        now: if is_sound { "none counted".to_owned() } else { failed.join("; ") },
-        buys: "a counted failure is a page that a query or a backup has met".to_owned(),
-        costs: String::new(),
-        advice: (!is_sound)
-            .then(|| "pgtoll verify finds the pages, pgtoll repair compares copies".to_owned()),
-        basis: "pg_stat_database",
+    let counted = if is_sound { "none counted".to_owned() } else { failed.join("; ") };
+    let read = verified.map(|named| format!("pages were verified {}", outcome_words(named)));
+    let is_damaged = verified.is_some_and(|named| named.outcome == VerificationOutcome::Findings);
+    let (state, advice) = match (is_sound, is_damaged) {
+        (_, true) => {
+            (SafetyState::Missing, Some("pgtoll report of that verification lists the pages"))
+        }
+        (false, _) => (
+            SafetyState::Missing,
+            Some("pgtoll verify finds the pages, pgtoll repair compares copies"),
+        ),
+        (true, false) => (SafetyState::Held, None),
     };
-    let state = if is_sound { SafetyState::Held } else { SafetyState::Missing };
+    let words = Words {
+        now: counts.then_some(counted).into_iter().chain(read).collect::<Vec<_>>().join("; "),
+        buys:
+            "a counted failure is a page that a query or a backup has met; a verification reads all"
+                .to_owned(),
+        costs: String::new(),
+        advice: advice.map(str::to_owned),
+        basis: "pg_stat_database, records of pgtoll verify that were named",
+    };
     Some(words.row(Safety::ChecksumFailures, state))
 }
 

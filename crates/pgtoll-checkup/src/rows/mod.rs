@@ -10,7 +10,10 @@ use std::time::Duration;
 
 use pgtoll_estimate::percent_of_share;
 use pgtoll_format::{ByteSize, TimeSpan};
-use pgtoll_record::{CheckupRecord, Interval, PredictionAnswer, Safety, SafetyRow, SafetyState};
+use pgtoll_record::{
+    CheckedRecord, CheckedRecordKind, CheckupRecord, Interval, PredictionAnswer, Safety, SafetyRow,
+    SafetyState, VerificationOutcome,
+};
 
 pub(crate) use recovery::forecast;
 
@@ -62,6 +65,24 @@ fn setting<'a>(checkup: &'a CheckupRecord, name: &str) -> &'a str {
 
 fn is_off(checkup: &CheckupRecord, name: &str) -> bool {
     setting(checkup, name) == "off"
+}
+
+/// The latest record of a kind that is of this cluster, or may be.
+fn latest(checkup: &CheckupRecord, kind: CheckedRecordKind) -> Option<&CheckedRecord> {
+    let own =
+        checkup.records.iter().filter(|named| named.kind == kind && named.is_own != Some(false));
+    own.min_by(|one, other| one.age_s.total_cmp(&other.age_s))
+}
+
+/// `2 days ago: sound`.
+fn outcome_words(named: &CheckedRecord) -> String {
+    let outcome = match named.outcome {
+        VerificationOutcome::Sound => "sound",
+        VerificationOutcome::NoDamageSeen => "no damage was seen",
+        VerificationOutcome::Findings => "damaged",
+        VerificationOutcome::Unverified => "not all was read",
+    };
+    format!("{} ago: {outcome}", span(named.age_s))
 }
 
 /// An answer of the prediction.

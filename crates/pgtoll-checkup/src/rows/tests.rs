@@ -1,6 +1,6 @@
 use pgtoll_record::{
     CheckedArchive, CheckedDatabase, CheckedServer, CheckedSlot, CheckupWatch, CommitOverride,
-    LossBounds, LossWindow, Spread, StandbyWindow, WatchSource,
+    LossBounds, LossWindow, RecoveryBasis, SeenRecovery, Spread, StandbyWindow, WatchSource,
 };
 
 use super::*;
@@ -67,7 +67,7 @@ fn sound() -> CheckupRecord {
         ..CheckupRecord::default()
     };
     let since_redo = Spread { median: 1e8, p95: 2e8, most: 3e8 };
-    record.recovery = Some(forecast(&record, since_redo));
+    record.recovery = Some(forecast(&record, since_redo, None));
     record
 }
 
@@ -248,7 +248,7 @@ fn recovery_is_judged_by_the_wal_that_the_settings_allow() {
             set("max_wal_size", max_wal_size)(record);
             set("checkpoint_timeout", "1h")(record);
             record.watch.wal_bytes_per_second = rate;
-            record.recovery = Some(forecast(record, Spread::default()));
+            record.recovery = Some(forecast(record, Spread::default(), None));
         })
     };
     assert_eq!(with("1GB", 1e7), []);
@@ -281,4 +281,33 @@ fn counted_failures_are_a_finding() {
         record.server.databases[0].last_checksum_failure = Some("2026-11-01".to_owned());
     });
     assert_eq!(failed, [(Safety::ChecksumFailures, SafetyState::Missing)]);
+}
+
+#[test]
+fn the_rate_of_the_last_recovery_narrows_the_forecast() {
+    let record = sound();
+    let since_redo = Spread { median: 1e8, p95: 1e8, most: 1e8 };
+    let seen = SeenRecovery {
+        ended: "2026-11-29T10:00:03.5".to_owned(),
+        wal_bytes: 100_000_000,
+        seconds: 2.0,
+        redo_seconds: None,
+    };
+    let forecast = forecast(&record, since_redo, Some(seen));
+    let range = forecast.median_s;
+    assert!((range.estimate - 2.0).abs() < 0.01, "{forecast:?}");
+    assert!(range.upper / range.lower <= 3.0, "{forecast:?}");
+    let record = CheckupRecord { recovery: Some(forecast), ..record };
+    let row = recovery::crash_recovery(&record);
+    assert!(row.basis.contains("as the recovery that ended 2026-11-29 10:00:03.5: "), "{row:?}");
+}
+
+#[test]
+fn a_standby_that_lags_gives_a_rate() {
+    let mut record = sound();
+    let loss = record.loss.as_mut().unwrap();
+    loss.standbys[0].replay_bytes_per_second = Some(5e7);
+    let forecast = forecast(&record, Spread { median: 1e8, p95: 1e8, most: 1e8 }, None);
+    assert_eq!(forecast.basis, RecoveryBasis::Standby(5e7));
+    assert!((forecast.median_s.estimate - 2.1).abs() < 0.01, "{forecast:?}");
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pgtoll_cluster::{Cluster, ClusterError, Guard, ServerProcesses, StopMode};
 use pgtoll_record::{
-    ExchangeCase, Interval, JudgeRecord, Latencies, LossBounds, Provenance, SynchronousCommit,
+    ExchangeCase, Interval, JudgeRecord, Latencies, LossWindow, Provenance, SynchronousCommit,
 };
 use pgtoll_stats::{mean, sample_sd, t_quantile};
 use pgtoll_system::Interrupt;
@@ -37,8 +37,10 @@ pub(super) fn run_case(
 ) -> Result<ExchangeCase, ExchangeError> {
     let pair = Pair::start(context, delay)?;
     let load = pair.load(context.plan, commit)?;
-    let rate = (load.transactions_per_second.estimate * JUDGED_SHARE).max(1.0);
-    let (judged, forecast) = pair.judge(context, commit, rate)?;
+    let share = if context.plan.bursts { JUDGED_SHARE_IN_BURSTS } else { JUDGED_SHARE };
+    let rate = (load.transactions_per_second.estimate * share).max(1.0);
+    let (judged, forecast) = pair.judge(context, commit, rate, repetition)?;
+    let added = |level| Some((level, forecast.as_ref()?.added_ms(level)?));
     pair.remove(&mut pgtoll_system::lock(context.guard))?;
     let verdict = judged.verdict.as_ref();
     let impossible = verdict
@@ -54,7 +56,8 @@ pub(super) fn run_case(
         acknowledged: judged.transactions.acknowledged,
         lost: verdict.map(|verdict| verdict.lost.count),
         oldest_lost_s: verdict.and_then(|verdict| verdict.lost.oldest_before_s),
-        forecast,
+        forecast: forecast.as_ref().and_then(|loss| loss.host),
+        added_ms: SynchronousCommit::ALL.into_iter().filter_map(added).collect(),
         unknown: judged.transactions.unknown,
         recovered: verdict.map(|verdict| verdict.recovered.count),
         impossible,
@@ -65,6 +68,10 @@ pub(super) fn run_case(
 
 /// The share of the clients' rate that falls due for the judge: more would only queue.
 const JUDGED_SHARE: f64 = 0.5;
+/// In a burst it is more than three times as many.
+const JUDGED_SHARE_IN_BURSTS: f64 = 0.25;
+/// Deaths of repetitions are spread over this time, which is longer than a burst's period.
+const DEATHS_OVER: Duration = Duration::from_millis(500);
 /// The load's time is cut into this number of slices, whose rates give the interval.
 const SLICES: u32 = 8;
 const LOAD: &str = "INSERT INTO load (payload) VALUES (repeat('x', 100));\n";
@@ -176,7 +183,10 @@ impl Pair {
         context: &CaseContext<'_>,
         commit: SynchronousCommit,
         rate: f64,
-    ) -> Result<(JudgeRecord, Option<LossBounds>), ExchangeError> {
+        repetition: u32,
+    ) -> Result<(JudgeRecord, Option<LossWindow>), ExchangeError> {
+        let golden = f64::from(repetition) * 0.618_033_988_749_895;
+        let death = context.plan.judged / 2 + DEATHS_OVER.mul_f64(golden.fract());
         let guard = context.guard.clone();
         let link = self.link.clone();
         let primary = self.primary.clone();
@@ -184,7 +194,7 @@ impl Pair {
         let postmaster = self.postmaster;
         let fault = JudgeFault {
             what: "death of the primary's host, promotion of the standby".to_owned(),
-            at: context.plan.judged / 2,
+            at: death,
             action: Box::new(move || {
                 match host_dies(&guard, postmaster, &link, &primary, &standby) {
                     Ok(()) => JudgeFaultEnd::done("the standby was promoted"),
@@ -200,19 +210,20 @@ impl Pair {
             clients: context.plan.clients,
             readers: 0,
             rate_per_second: rate,
+            bursts: context.plan.bursts,
             duration: context.plan.judged,
             ..JudgePlan::new(self.dsn(commit)?)
         };
         let provenance = context.provenance.clone();
         let watched = self.dsn_of(&self.primary.directory().to_string_lossy(), "")?;
-        let time = (context.plan.judged / 2).saturating_sub(BEFORE_DEATH);
+        let time = death.saturating_sub(BEFORE_DEATH);
         std::thread::scope(|scope| {
             let watch = || pgtoll_checkup::watch_loss(&watched, time, context.interrupt);
             let watching = scope.spawn(watch);
             let judged = judge(&plan, Some(fault), provenance, context.interrupt, &mut |_| {})?;
             // A server that cannot be watched has no forecast.
             let loss = watching.join().ok().and_then(Result::ok).flatten();
-            Ok((judged, loss.and_then(|loss| loss.host)))
+            Ok((judged, loss))
         })
     }
 

@@ -36,6 +36,8 @@ pub struct ExchangePlan {
     pub repetitions: u32,
     /// The seed of the orders of cases.
     pub seed: u64,
+    /// Transactions fall due in bursts when the primary dies.
+    pub bursts: bool,
 }
 
 /// The site of the lab.
@@ -204,6 +206,7 @@ fn design(plan: &ExchangePlan) -> ExchangeDesign {
         commits: plan.commits.clone(),
         repetitions: plan.repetitions,
         seed: plan.seed,
+        bursts: plan.bursts,
     }
 }
 

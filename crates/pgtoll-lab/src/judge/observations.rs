@@ -22,6 +22,7 @@ use super::verdict::seconds;
 pub(crate) struct RunFrame {
     pub(crate) clients: u32,
     pub(crate) rate_per_second: f64,
+    pub(crate) bursts: bool,
     pub(crate) wait_limit_ns: u64,
     /// Names of the sides from which clients come in, in turn.
     pub(crate) sides: Vec<String>,
@@ -121,7 +122,8 @@ struct Observer<'a> {
 impl<'a> Observer<'a> {
     fn new(frame: &'a RunFrame) -> Self {
         // Wide enough for two transactions of a client, so that one that is served has no gaps.
-        let schedule = DueSchedule::of_client(0, frame.clients, frame.rate_per_second);
+        let schedule =
+            DueSchedule::of_client(0, frame.clients, frame.rate_per_second, frame.bursts);
         let for_two_ns = schedule.least_distance_ns().saturating_mul(4);
         let bin_ns = (frame.ended_ns / BINS + 1).max(for_two_ns.min(frame.ended_ns / BINS_MIN));
         let clients = (0..frame.clients).map(|client| ClientObserver::new(frame, client));
@@ -321,7 +323,12 @@ struct ClientObserver {
 impl ClientObserver {
     fn new(frame: &RunFrame, client: u32) -> Self {
         Self {
-            schedule: DueSchedule::of_client(client, frame.clients, frame.rate_per_second),
+            schedule: DueSchedule::of_client(
+                client,
+                frame.clients,
+                frame.rate_per_second,
+                frame.bursts,
+            ),
             judged: JudgedClient::default(),
             gaps: GapSearch::default(),
             line: Vec::new(),
@@ -423,6 +430,7 @@ mod tests {
         RunFrame {
             clients: 2,
             rate_per_second: 2.0,
+            bursts: false,
             wait_limit_ns: SECOND / 4,
             sides: Vec::new(),
             fault_ns: None,

@@ -22,6 +22,8 @@ pub struct JudgePlan {
     pub readers: u32,
     /// Transactions a second of all clients together.
     pub rate_per_second: f64,
+    /// They come in bursts: four fifths of them within a quarter of the time.
+    pub bursts: bool,
     /// How long transactions fall due.
     pub duration: Duration,
     /// How long each client may take to be served again afterwards, how long a fault may outlast
@@ -64,6 +66,7 @@ impl JudgePlan {
             clients: 8,
             readers: 2,
             rate_per_second: 100.0,
+            bursts: false,
             duration: Duration::from_secs(60),
             heal_limit: Duration::from_secs(60),
             connect_timeout: Duration::from_secs(2),
@@ -78,6 +81,7 @@ impl JudgePlan {
         JudgeDesign {
             clients: self.clients,
             rate_per_second: self.rate_per_second,
+            bursts: self.bursts,
             seconds: self.duration.as_secs_f64(),
             heal_limit_s: self.heal_limit.as_secs_f64(),
             connect_timeout_s: self.connect_timeout.as_secs_f64(),

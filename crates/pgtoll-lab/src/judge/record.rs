@@ -71,6 +71,7 @@ impl RunHistory {
         RunFrame {
             clients: design.clients,
             rate_per_second: design.rate_per_second,
+            bursts: design.bursts,
             wait_limit_ns: limit.map_or(u64::MAX, nanoseconds),
             sides: design.sides.clone(),
             fault_ns: self.fault_ns(),

@@ -88,7 +88,8 @@ fn writers<'a>(
     let writer = |client| {
         let dsn = plan.dsn_of(client).with_default_connect_timeout(plan.connect_timeout);
         let dsn = dsn.with_interruption(waits);
-        let schedule = DueSchedule::of_client(client, plan.clients, plan.rate_per_second);
+        let schedule =
+            DueSchedule::of_client(client, plan.clients, plan.rate_per_second, plan.bursts);
         WriterClient::new(client, dsn, plan.reply_timeout, schedule, state, directory)
     };
     Ok((0..plan.clients).map(writer).collect::<Result<_, _>>()?)
@@ -108,7 +109,12 @@ fn readers<'a>(
             run: state.run,
             dsn: dsn.clone(),
             reply_timeout: plan.reply_timeout,
-            schedule: DueSchedule::of_client(client, plan.clients, plan.rate_per_second),
+            schedule: DueSchedule::of_client(
+                client,
+                plan.clients,
+                plan.rate_per_second,
+                plan.bursts,
+            ),
             state,
         }
     };

@@ -1,7 +1,10 @@
 //! The conclusion about a server's safeties.
 
 use super::{Conclusion, Finding, FindingCode, PrintedRecord};
-use crate::{CHECKUP_SCHEMA, CheckupRecord, Safety, SafetyRow, SafetyState};
+use crate::{
+    CHECKUP_CHANGE_SCHEMA, CHECKUP_SCHEMA, CheckupChange, CheckupRecord, Safety, SafetyRow,
+    SafetyState,
+};
 
 impl PrintedRecord for CheckupRecord {
     const SCHEMA: &'static str = CHECKUP_SCHEMA;
@@ -14,6 +17,16 @@ impl PrintedRecord for CheckupRecord {
         let is_known = self.rows.iter().all(|row| row.state != SafetyState::Unknown);
         let is_complete = self.watch.looks > 0 && self.watch.ended.is_none();
         Conclusion::of_findings(findings, is_known && is_complete)
+    }
+}
+
+impl PrintedRecord for CheckupChange {
+    const SCHEMA: &'static str = CHECKUP_CHANGE_SCHEMA;
+    const TITLE: &'static str = "two records of checkup";
+
+    /// That of the second: it is the server as it is.
+    fn conclusion(&self) -> Conclusion {
+        self.after.conclusion()
     }
 }
 

@@ -6,6 +6,7 @@ mod design;
 mod detection;
 mod fleet;
 mod prediction;
+mod recoveries;
 mod replay;
 mod replay_compare;
 mod replay_pace;
@@ -34,6 +35,9 @@ pub use prediction::{
     PredictionTrialCensus, PredictionTrialCycle, PredictionTrialHeader, PredictionTrialLine,
     PredictionTrialRange, PredictionTrialRegime, PredictionTrialRights, PredictionTrialRun,
     PredictionTrialWorkload,
+};
+pub use recoveries::{
+    BENCH_RECOVERIES_SCHEMA, RecoveriesHeader, RecoveriesLine, RecoveriesSummary, RecoveryRun,
 };
 pub use replay::{
     BENCH_REPLAY_SCHEMA, ReplayBenchCapture, ReplayBenchHeader, ReplayBenchLine, ReplayBenchRun,
@@ -141,7 +145,13 @@ mod tests {
     const DETECTION: &str = "2026-11-28-detection.json";
     /// Of `pgtoll lab`, which is no trial.
     const CHECKUP: &str = "2026-11-29-checkup.json";
-    const EXCHANGES: [&str; 2] = ["2026-11-23-exchange.json", "2026-11-29-exchange-forecasts.json"];
+    const EXCHANGES: [&str; 4] = [
+        "2026-11-23-exchange.json",
+        "2026-11-29-exchange-forecasts.json",
+        "2026-11-29-exchange-bursts.json",
+        "2026-11-29-exchange-levels.json",
+    ];
+    const RECOVERIES: &str = "2026-11-29-recoveries.jsonl";
     const FAILOVERS: [&str; 6] = [
         "2026-11-26-failover.json",
         "2026-11-25-failover-faults.json",
@@ -172,6 +182,7 @@ mod tests {
         check_lines::<ReplayBenchLine>(&[REPLAY], &[BENCH_REPLAY_SCHEMA]);
         check_lines::<ReplayCompareLine>(&[REPLAY_COMPARE], &[BENCH_REPLAY_COMPARE_SCHEMA]);
         check_lines::<FleetBenchLine>(&FLEETS, &[BENCH_FLEET_SCHEMA]);
+        check_lines::<RecoveriesLine>(&[RECOVERIES], &[BENCH_RECOVERIES_SCHEMA]);
         check_lines::<RollingSeriesLine>(&[ROLLING_SERIES], &[ROLLING_SERIES_SCHEMA]);
         check_lines::<ReplayPaceLine>(&[REPLAY_PACE], &[BENCH_REPLAY_PACE_SCHEMA]);
         let text = fs::read_to_string(records().join(DETECTION)).unwrap();
@@ -221,6 +232,7 @@ mod tests {
                 REPLAY,
                 REPLAY_COMPARE,
                 REPLAY_PACE,
+                RECOVERIES,
                 ROLLING_SERIES,
                 VERIFICATION,
             ],

@@ -1,5 +1,7 @@
 //! Arguments of `pgtoll checkup`.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use pgtoll_format::TimeSpan;
 use pgtoll_wire::Dsn;
@@ -29,6 +31,13 @@ pub(crate) struct CheckupArguments {
     /// Look less often.
     #[arg(long)]
     pub(crate) gentle: bool,
+    /// The server's log, for the rate of its last recovery, if the server lets this role not read it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) log: Option<PathBuf>,
+    /// A record (JSON) of pgtoll verify or verify --drill, of this cluster or of a backup: how long ago,
+    /// and how it ended. More than one may be named.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Vec<PathBuf>,
     /// End with status 1 if this holds for the whole range, with 2 if for a part of it. The form is
     /// FIGURE, then >, <, >= or <=, then a number. Figures: `loss_window.p95` and `crash_loss.most` in
     /// commits, `recovery.most` in seconds, and others.

@@ -329,6 +329,9 @@ pub(crate) struct LabExchangeArguments {
     /// Waits of commits to compare. Default: all.
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = synchronous_commits())]
     pub(crate) commit: Vec<SynchronousCommit>,
+    /// Commits come in bursts when the primary dies: four fifths within a quarter of the time.
+    #[arg(long)]
+    pub(crate) bursts: bool,
     /// Clients that write, a connection each.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=150))]
     pub(crate) clients: u32,

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 
 use pgtoll_estimate::NamedRun;
 use pgtoll_record::{
-    BalanceRecord, BridgeRecord, CheckupRecord, CorruptionRecord, EndStatus, Expectation,
-    FailoverRecord, OVERVIEW_SCHEMA, Overview, OverviewExperiment, Run, WalEndKind,
+    BalanceRecord, BridgeRecord, CheckupChange, CheckupRecord, CorruptionRecord, EndStatus,
+    Expectation, FailoverRecord, OVERVIEW_SCHEMA, Overview, OverviewExperiment, Run, WalEndKind,
     WalStatisticsRecord,
 };
 use pgtoll_testing::chromium::{Browser, Page};
@@ -203,7 +203,7 @@ fn reports() -> Vec<(String, String)> {
 }
 
 /// Pages without pictures, of what servers answered.
-fn answers() -> [(String, String); 3] {
+fn answers() -> [(String, String); 4] {
     let balance: BalanceRecord =
         serde_json::from_str(include_str!("../../../../records/2026-11-26-balance-19.json"))
             .unwrap();
@@ -214,6 +214,7 @@ fn answers() -> [(String, String); 3] {
     [
         ("balance".to_owned(), balance.html()),
         ("bridge".to_owned(), bridge.html()),
+        ("checkup-change".to_owned(), CheckupChange::new(checkup.clone(), checkup.clone()).html()),
         ("checkup".to_owned(), checkup.html()),
     ]
 }

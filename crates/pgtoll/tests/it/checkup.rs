@@ -4,7 +4,7 @@
 use std::thread;
 
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
-use pgtoll_record::{CheckupRecord, SafetyState};
+use pgtoll_record::{CheckupRecord, RecoveryBasis, Safety, SafetyState};
 use serde_json::Value;
 
 use crate::predict::dsn;
@@ -254,6 +254,110 @@ fn await_streaming(primary: &Cluster) {
         thread::yield_now();
     }
     connection.close();
+}
+
+#[test]
+fn a_crash_in_the_log_and_a_verification_are_counted() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    for server in servers() {
+        let cluster = sound(&mut guard, &server);
+        let settings = [("logging_collector", "on"), ("log_line_prefix", "%m [%p] ")];
+        let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        cluster.append_settings(&mut guard, &settings.into_iter().collect()).unwrap();
+        cluster.stop(&mut guard, StopMode::Fast).unwrap();
+        let verified = scratch.path("verified.json");
+        let data = cluster.data();
+        let ran =
+            run(pgtoll().arg("verify").arg(&data).args(["--format", "json", "-o"]).arg(&verified));
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        cluster.start(&mut guard).unwrap();
+        let mut connection = cluster.connect("postgres").unwrap();
+        connection
+            .execute(
+                "CREATE TABLE crashed AS SELECT repeat('x', 1000) FROM generate_series(1, 30000)",
+            )
+            .unwrap();
+        connection.close();
+        cluster.kill(&mut guard).unwrap();
+        cluster.start(&mut guard).unwrap();
+
+        let before = scratch.path("before.json");
+        let checkup = |output: &std::path::Path, more: &[&str]| {
+            let watched = dsn(&cluster, "");
+            let ran = run(pgtoll()
+                .args(["checkup", "--dsn", &watched, "--for", "1s", "--format", "json", "--record"])
+                .arg(&verified)
+                .args(more)
+                .arg("-o")
+                .arg(output));
+            let json = std::fs::read_to_string(output).unwrap_or_else(|_| panic!("{ran:?}"));
+            let record: CheckupRecord = serde_json::from_str(&json).unwrap();
+            let open = record.rows.iter().filter(|row| row.state == SafetyState::Missing);
+            assert_eq!(ran.status, Some(0), "{:?}", open.collect::<Vec<_>>());
+            record
+        };
+        let record = checkup(&before, &[]);
+        let RecoveryBasis::Log(seen) = record.recovery.as_ref().unwrap().basis.clone() else {
+            panic!("{:?}", record.recovery)
+        };
+        assert!(seen.wal_bytes > 30_000_000 && seen.seconds > 0.0, "{seen:?}");
+        let failures = record.row(Safety::ChecksumFailures).unwrap();
+        assert!(failures.now.ends_with("ago: sound"), "{failures:?}");
+
+        let log =
+            std::fs::read_dir(data.join("log")).unwrap().map(|entry| entry.unwrap().path()).max();
+        let after = scratch.path("after.json");
+        let log = log.unwrap().display().to_string();
+        let record = checkup(&after, &["--log", &log]);
+        assert_eq!(record.recovery.unwrap().basis, RecoveryBasis::Log(seen));
+        let ran = run(pgtoll().arg("report").args([&before, &after]));
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        assert!(ran.stdout.contains("No safety changed its state."), "{ran:?}");
+        for output in [before, after, verified] {
+            std::fs::remove_file(output).unwrap();
+        }
+        cluster.stop(&mut guard, StopMode::Fast).unwrap();
+        cluster.remove(&mut guard).unwrap();
+    }
+}
+
+#[test]
+fn records_that_say_nothing_of_this_server_are_refused_or_not_counted() {
+    let scratch = Scratch::new();
+    let mut guard = scratch.guard();
+    let server = servers().remove(0);
+    let cluster = sound(&mut guard, &server);
+    let other = Cluster::init(&mut guard, &server, "other", true).unwrap();
+    let verified = scratch.path("verified.json");
+    let output = ["--format", "json", "-o"];
+    let ran = run(pgtoll().arg("verify").arg(other.data()).args(output).arg(&verified));
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let watched = dsn(&cluster, "");
+    let checkup = |option: &str, file: &std::path::Path| {
+        run(pgtoll().args(["checkup", "--dsn", &watched, "--for", "1s", option]).arg(file))
+    };
+    let ran = checkup("--record", &verified);
+    assert!(ran.stdout.contains("verified.json is of another cluster: not counted"), "{ran:?}");
+    let refused = checkup("--log", &verified);
+    assert!(
+        refused.stderr.contains(": no recovery from a crash, of 16 MB of WAL or more\nhint: "),
+        "{refused:?}"
+    );
+    let run_record = scratch.path("checkup.json");
+    let ran = run(pgtoll()
+        .args(["checkup", "--dsn", &watched, "--for", "1s"])
+        .args(output)
+        .arg(&run_record));
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let refused = checkup("--record", &run_record);
+    assert!(refused.stderr.contains("checkup.json is no record of verify\nhint: "), "{refused:?}");
+    let refused = run(pgtoll().arg("report").args([&run_record, &verified]));
+    assert_eq!(refused.status, Some(2), "{refused:?}");
+    assert!(refused.stderr.contains("cannot be shown beside these\nhint: "), "{refused:?}");
+    cluster.stop(&mut guard, StopMode::Fast).unwrap();
+    cluster.remove(&mut guard).unwrap();
+    other.remove(&mut guard).unwrap();
 }
 
 #[test]

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use pgtoll_measure::{ExpectSpec, Experiment};
 use pgtoll_record::{
-    BalanceRecord, BridgeRecord, ChecksumsRecord, CheckupRecord, CorruptRecord, CorruptionRecord,
-    DrillRecord, Examination, ExchangeRecord, Expectation, ExperimentList, FailoverRecord,
-    FindingCode, FleetPlan, FleetRecord, Header, JudgeRecord, LogExamination, Overview,
-    PageChecksumsRecord, PageDifferenceRecord, PageRecord, PatrolRecord, PlanRecord,
+    BalanceRecord, BridgeRecord, ChecksumsRecord, CheckupChange, CheckupRecord, CorruptRecord,
+    CorruptionRecord, DrillRecord, Examination, ExchangeRecord, Expectation, ExperimentList,
+    FailoverRecord, FindingCode, FleetPlan, FleetRecord, Header, JudgeRecord, LogExamination,
+    Overview, PageChecksumsRecord, PageDifferenceRecord, PageRecord, PatrolRecord, PlanRecord,
     PredictionRecord, PrintedRecord, RepairRecord, ReplayComparison, ReplayRecord, RollingRecord,
     Run, RunResult, SideBySide, VerificationRecord, WalStatisticsRecord, WalWhatIfRecord,
     WatchRecord,
@@ -59,6 +59,7 @@ fn generated_schemas() {
         check_schema::<BridgeRecord>(),
         check_schema::<ChecksumsRecord>(),
         check_schema::<CheckupRecord>(),
+        check_schema::<CheckupChange>(),
         check_schema::<CorruptRecord>(),
         check_schema::<CorruptionRecord>(),
         check_schema::<DrillRecord>(),

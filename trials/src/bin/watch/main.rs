@@ -1,8 +1,6 @@
 //! The cost of watching to the watched: pgbench's load on one server, in slices alone and in slices
-//! with `pgtoll predict` beside it, in balanced orders. Each slice begins with a checkpoint, so
-//! that all have the same part of the full-page images.
-//! `pgtoll predict` beside it, in balanced orders. Each slice begins with a checkpoint, so that all
-//! have the same part of the full-page images.
+//! with `pgtoll predict` or `pgtoll checkup` beside it, in balanced orders. Each slice begins with a
+//! checkpoint, so that all have the same part of the full-page images.
 //!
 //! `cargo xtask bench watch` runs it. Status 0: every goal is reached; 1: one is not; 2: could not
 //! tell.
@@ -55,6 +53,9 @@ struct Arguments {
     /// Slices with `--gentle`, too
     #[arg(long)]
     gentle: bool,
+    /// Slices with `pgtoll checkup`, too
+    #[arg(long)]
+    checkup: bool,
     /// Seed of the order and of the load
     #[arg(long, value_name = "N", default_value_t = 20_261_123)]
     seed: u64,
@@ -92,7 +93,7 @@ fn bench(arguments: &Arguments) -> anyhow::Result<bool> {
     slices.run(Arm::Alone, time / 2, arguments.rate)?;
     let mut runs: Vec<(Arm, BenchLoad)> = Vec::new();
     for (repetition, order) in
-        orders(Arm::all(arguments.gentle), arguments.repetitions, arguments.seed)
+        orders(Arm::all(arguments.gentle, arguments.checkup), arguments.repetitions, arguments.seed)
     {
         for arm in order {
             site.interrupt.check()?;
@@ -126,10 +127,11 @@ fn command(arguments: &Arguments) -> String {
     let Arguments { shared_buffers, seed, postgres, .. } = arguments;
     let rate = arguments.rate.map_or_else(String::new, |rate| format!(" --rate {rate}"));
     let gentle = if arguments.gentle { " --gentle" } else { "" };
+    let checkup = if arguments.checkup { " --checkup" } else { "" };
     format!(
         "cargo xtask bench watch --repetitions {repetitions} --slice {slice} --checkpoint-timeout \
          {checkpoint_timeout} --clients {clients}{rate} --scale {scale} --shared-buffers \
-         {shared_buffers}{gentle} --seed {seed} --postgres {postgres}"
+         {shared_buffers}{gentle}{checkup} --seed {seed} --postgres {postgres}"
     )
 }
 

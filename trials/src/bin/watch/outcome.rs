@@ -25,7 +25,7 @@ pub(crate) fn outcomes(
         ("seconds a transaction", |item| item.seconds / nanoseconds(item.transactions), None),
     ];
     let mut outcomes = Vec::new();
-    for arm in [Arm::Watched, Arm::Gentle] {
+    for arm in [Arm::Watched, Arm::Gentle, Arm::Checkup] {
         let of_arm =
             |wanted: Arm| runs.iter().filter(move |(run, _)| *run == wanted).map(|run| &run.1);
         if of_arm(arm).next().is_none() {

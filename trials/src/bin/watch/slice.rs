@@ -1,10 +1,12 @@
-//! A slice: the load for a while, with or without `pgtoll predict` beside it.
+//! A slice: the load for a while, alone or with `pgtoll predict` or `pgtoll checkup` beside it.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use pgtoll_checkup::{CheckupPlan, checkup};
 use pgtoll_cluster::Cluster;
 use pgtoll_predict::{WatchPlan, watch};
+use pgtoll_record::Provenance;
 use pgtoll_record::trials::BenchLoad;
 use pgtoll_system::Interrupt;
 use pgtoll_wire::{Connection, Dsn};
@@ -19,15 +21,17 @@ pub(crate) enum Arm {
     Alone,
     Watched,
     Gentle,
+    Checkup,
 }
 
 impl Arm {
-    /// With `--gentle` or without.
-    pub(crate) fn all(gentle: bool) -> &'static [Self] {
-        if gentle {
-            &[Self::Alone, Self::Watched, Self::Gentle]
-        } else {
-            &[Self::Alone, Self::Watched]
+    /// With `--gentle` and `--checkup`, or without.
+    pub(crate) fn all(gentle: bool, checkup: bool) -> &'static [Self] {
+        match (gentle, checkup) {
+            (true, true) => &[Self::Alone, Self::Watched, Self::Gentle, Self::Checkup],
+            (true, false) => &[Self::Alone, Self::Watched, Self::Gentle],
+            (false, true) => &[Self::Alone, Self::Watched, Self::Checkup],
+            (false, false) => &[Self::Alone, Self::Watched],
         }
     }
 
@@ -37,6 +41,7 @@ impl Arm {
             Self::Alone => "alone",
             Self::Watched => "watched",
             Self::Gentle => "watched-gently",
+            Self::Checkup => "checked",
         }
     }
 }
@@ -81,12 +86,10 @@ impl Site {
     ) -> anyhow::Result<BenchLoad> {
         self.monitor.execute("CHECKPOINT")?;
         drop(self.crowd.take_latencies());
-        let plan = WatchPlan { time, gentle: arm == Arm::Gentle, ..WatchPlan::default() };
         let crowd = &mut self.crowd;
         let dsn = &self.dsn;
         let (tally, watched) = std::thread::scope(|scope| {
-            let watching = (arm != Arm::Alone)
-                .then(|| scope.spawn(|| watch(dsn, &plan, &Interrupt::new(), &mut |_| {})));
+            let watching = (arm != Arm::Alone).then(|| scope.spawn(|| beside(arm, dsn, time)));
             let tally = crowd.run(Until::Time(time), rate);
             let watched = watching.map(|thread| {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -94,30 +97,20 @@ impl Site {
             (tally, watched)
         });
         let tally = tally?;
-        let watched = watched.transpose()?.map(|(_, watched)| watched);
-        if let Some(ended) = watched.as_ref().and_then(|watched| watched.ended.as_ref()) {
-            bail!("watching ended early: {ended}");
-        }
+        let watched = watched.transpose()?;
         let latencies = self.crowd.take_latencies();
         let quantile = |share: f64| {
             let found = latencies.quantile(share).context("no transaction was completed")?;
             u64::try_from(found.as_nanos()).context("a latency of centuries")
         };
-        let censuses = watched.as_ref().map(|watched| {
-            watched.windows.iter().map(|window| window.censuses().count() as u64).sum()
-        });
-        let cost = watched.map(|watched| watched.cost);
-        if cost.is_some_and(|cost| !cost.is_cpu) {
-            bail!("the CPU of the server's processes cannot be seen");
-        }
         Ok(BenchLoad {
             seconds: tally.elapsed.as_secs_f64(),
             transactions: tally.transactions,
             median_ns: quantile(0.5)?,
             p99_ns: quantile(0.99)?,
-            watch_cpu_s: cost.map(|cost| cost.seconds),
-            watch_statements: cost.map(|cost| cost.statements),
-            watch_censuses: censuses,
+            watch_cpu_s: watched.as_ref().map(|watched| watched.cpu_s),
+            watch_statements: watched.as_ref().map(|watched| watched.statements),
+            watch_censuses: watched.map(|watched| watched.censuses),
         })
     }
 
@@ -125,4 +118,38 @@ impl Site {
         self.crowd.close();
         self.monitor.close();
     }
+}
+
+/// The cost of watching.
+struct Beside {
+    cpu_s: f64,
+    statements: u64,
+    censuses: u64,
+}
+
+fn beside(arm: Arm, dsn: &Dsn, time: Duration) -> anyhow::Result<Beside> {
+    let interrupt = Interrupt::new();
+    let (own, watched) = if arm == Arm::Checkup {
+        let provenance =
+            Provenance { version: String::new(), command: Vec::new(), made: String::new() };
+        let plan = CheckupPlan { time, ..CheckupPlan::default() };
+        let record = checkup(provenance, dsn, plan, &interrupt, &mut |_| {})?;
+        let prediction = record.prediction.context("the checkup predicted nothing")?;
+        (Some(record.watch.cost), prediction.watch)
+    } else {
+        let plan = WatchPlan { time, gentle: arm == Arm::Gentle, ..WatchPlan::default() };
+        (None, watch(dsn, &plan, &interrupt, &mut |_| {})?.1)
+    };
+    if let Some(ended) = watched.ended {
+        bail!("watching ended early: {ended}");
+    }
+    let costs = || own.iter().chain([&watched.cost]);
+    if costs().any(|cost| !cost.is_cpu) {
+        bail!("the CPU of the server's processes cannot be seen");
+    }
+    Ok(Beside {
+        cpu_s: costs().map(|cost| cost.seconds).sum(),
+        statements: costs().map(|cost| cost.statements).sum(),
+        censuses: watched.windows.iter().map(|window| window.censuses().count() as u64).sum(),
+    })
 }

@@ -67,6 +67,7 @@ fn plan(arguments: &LabExchangeArguments) -> ExchangePlan {
         },
         repetitions: if arguments.quick { 1 } else { arguments.repetitions },
         seed: arguments.seed,
+        bursts: arguments.bursts,
     }
 }
 

@@ -162,7 +162,7 @@ fn read_parts(
 fn plan_of(options: &LogOptions) -> anyhow::Result<Option<CapturedWorkload>> {
     let [only] = options.logs.as_slice() else { return Ok(None) };
     let mut begin = Vec::new();
-    open(only)?.take(64).read_to_end(&mut begin).with_context(|| reading(only))?;
+    open_log(only)?.take(64).read_to_end(&mut begin).with_context(|| reading(only))?;
     if !CapturedWorkload::is_plan(&begin) {
         return Ok(None);
     }
@@ -177,7 +177,7 @@ fn log_inputs(options: &LogOptions) -> anyhow::Result<(Vec<LogInput<'static>>, u
     let mut inputs = Vec::new();
     for path in &options.logs {
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-        inputs.push(LogInput { name, content: open(path)? });
+        inputs.push(LogInput { name, content: open_log(path)? });
     }
     Ok((inputs, all))
 }
@@ -186,8 +186,8 @@ fn reading(path: &Path) -> String {
     format!("read {}", path.display())
 }
 
-/// The file's content, unpacked.
-fn open(path: &Path) -> anyhow::Result<Box<dyn Read + Send>> {
+/// A log's content, unpacked.
+pub(crate) fn open_log(path: &Path) -> anyhow::Result<Box<dyn Read + Send>> {
     let file = File::open(path).with_context(|| reading(path))?;
     if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
         let hint = "name its log files";

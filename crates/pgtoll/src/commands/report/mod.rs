@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use pgtoll_estimate::{NamedRun, NotComparable, side_by_side};
-use pgtoll_record::{Overview, Run, RunResult, Status};
+use pgtoll_record::{CheckupChange, CheckupRecord, Overview, Run, RunResult, Status};
 use pgtoll_report::{FinishedRecord, Format, RecordKind, TableOptions};
 
 use crate::arguments::ReportArguments;
@@ -37,8 +37,18 @@ pub(crate) fn run(arguments: &ReportArguments, printer: &mut Printer) -> anyhow:
             vec![record(0, parse_run(path, &text)?, arguments)?]
         }
         paths => {
-            let read = |(index, path): (usize, &PathBuf)| record(index, read_run(path)?, arguments);
-            paths.iter().enumerate().map(read).collect::<Result<_, _>>()?
+            let named = paths.iter().map(|path| named(path)).collect::<Result<Vec<_>, _>>()?;
+            match together(named)? {
+                Together::Finished(finished) => {
+                    refuse_thresholds(arguments, finished.kind())?;
+                    show(&finished, format, &TableOptions::default(), output, printer)?;
+                    return Ok(Status::Done);
+                }
+                Together::Runs(runs) => {
+                    let read = |(index, run)| record(index, run, arguments);
+                    runs.into_iter().enumerate().map(read).collect::<Result<_, _>>()?
+                }
+            }
         }
     };
     let table = TableOptions { style: style(output, printer), ..TableOptions::default() };
@@ -55,6 +65,58 @@ pub(crate) fn run(arguments: &ReportArguments, printer: &mut Printer) -> anyhow:
 
 fn finished(path: &Path, text: &str) -> anyhow::Result<Option<FinishedRecord>> {
     FinishedRecord::parse(text).with_context(|| format!("read {}", path.display()))
+}
+
+/// One of several records.
+enum Named {
+    Run(Box<Run>),
+    Finished(FinishedRecord),
+}
+
+fn named(path: &Path) -> anyhow::Result<Named> {
+    if path.is_dir() {
+        return Ok(Named::Run(Box::new(read_run(path)?)));
+    }
+    let text = record_text(path)?;
+    Ok(match finished(path, &text)? {
+        Some(finished) => Named::Finished(finished),
+        None => Named::Run(Box::new(parse_run(path, &text)?)),
+    })
+}
+
+/// Records that can be shown side by side.
+enum Together {
+    Runs(Vec<Run>),
+    Finished(FinishedRecord),
+}
+
+/// Runs, or two checkups.
+fn together(named: Vec<Named>) -> anyhow::Result<Together> {
+    let mut runs = Vec::new();
+    let mut checkups = Vec::new();
+    for record in named {
+        match record {
+            Named::Run(run) => runs.push(*run),
+            Named::Finished(finished) => {
+                let title = finished.kind().title();
+                checkups.push(finished.downcast::<CheckupRecord>().ok_or_else(|| alone(title))?);
+            }
+        }
+    }
+    match (runs.is_empty(), <[CheckupRecord; 2]>::try_from(checkups)) {
+        (true, Ok([before, after])) => {
+            Ok(Together::Finished(FinishedRecord::new(CheckupChange::new(before, after))))
+        }
+        (false, Err(none)) if none.is_empty() => Ok(Together::Runs(runs)),
+        _ => Err(alone(RecordKind::for_record::<CheckupRecord>().title())),
+    }
+}
+
+fn alone(title: &str) -> anyhow::Error {
+    Usage::error(
+        format!("{title} cannot be shown beside these"),
+        "name runs of one experiment, or two records of checkup, or each by itself",
+    )
 }
 
 fn refuse_thresholds(arguments: &ReportArguments, kind: RecordKind) -> anyhow::Result<()> {
