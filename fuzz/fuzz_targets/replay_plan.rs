@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use pgtoll_replay::{CapturedWorkload, LogInput, ReplaySettings, read_logs, replay_record};
+use pgtoll_replay::{CapturedWorkload, LogInput, LogReading, ReplaySettings, read_logs, replay_record};
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(workload) = CapturedWorkload::read(bytes) {
@@ -16,7 +16,7 @@ fuzz_target!(|bytes: &[u8]| {
     let at = "2026-11-21 19:46:17.796 UTC [7] LOG:  ";
     let text = format!("{at}statement: {sql}\n{at}duration: 0.100 ms\n{at}execute p: {sql}\n");
     let input = LogInput { name: "log".to_owned(), content: Box::new(text.as_bytes()) };
-    if let Ok(workload) = read_logs([input], None, |_| {}) {
+    if let Ok(workload) = read_logs([input], &LogReading::default(), |_| {}) {
         let provenance = pgtoll_record::Provenance {
             version: String::new(),
             command: Vec::new(),

@@ -135,10 +135,10 @@ pub use repair::{
     RepairSource, RepairSourceKind, RepairWal, RepairWalRecord,
 };
 pub use replay::{
-    AFTER_FAILURE, FAILED_WHEN_LOGGED, LOG_EXAMINATION_SCHEMA, LogCounts, LogExamination,
-    LogFinding, LogFindingState, LogSource, OrderBreak, REPLAY_SCHEMA, ReplayBottleneck,
-    ReplayDivergence, ReplayDone, ReplayLatencyCount, ReplayPlanned, ReplayQuantiles, ReplayRecord,
-    ReplayTable, ReplayTarget,
+    AFTER_FAILURE, FAILED_WHEN_LOGGED, LOG_EXAMINATION_SCHEMA, LogCounts, LogEnvelope,
+    LogExamination, LogFinding, LogFindingState, LogSource, OrderBreak, REPLAY_SCHEMA,
+    ReplayBottleneck, ReplayDivergence, ReplayDone, ReplayLatencyCount, ReplayPlanned,
+    ReplayQuantiles, ReplayRecord, ReplayTable, ReplayTarget,
 };
 pub use replay_comparison::{
     ArmReplay, REPLAY_COMPARISON_SCHEMA, RatioRange, ReplayArm, ReplayArmRole, ReplayComparison,

@@ -61,6 +61,28 @@ pub struct LogSource {
     /// The log ends within an entry.
     #[serde(default)]
     pub is_truncated: bool,
+    /// The envelope that it came in; `None`: it is a server's own file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub envelope: Option<LogEnvelope>,
+}
+
+/// The form in which a collector or a provider handed over a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LogEnvelope {
+    /// Its name.
+    pub form: String,
+    /// Events of the server.
+    pub events: u64,
+    /// Events of other programs or servers, or without a message.
+    pub foreign: u64,
+    /// Events that came twice, and were dropped.
+    pub duplicates: u64,
+    /// Events that came out of order, and were put in their place.
+    pub reordered: u64,
+    /// Events that came too late for that.
+    pub late: u64,
+    /// Events that were cut or damaged.
+    pub damaged: u64,
 }
 
 /// Counts of log entries.

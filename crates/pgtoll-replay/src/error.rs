@@ -28,6 +28,14 @@ pub enum ReplayError {
         /// The file.
         name: String,
     },
+    /// An export has events of several servers.
+    #[error("{name} has events of several servers: {servers}")]
+    Servers {
+        /// The file.
+        name: String,
+        /// Some of them.
+        servers: String,
+    },
     /// The logs have no statement that can be replayed.
     #[error("no statement to replay in {entries} log entries")]
     NoStatements {
@@ -121,6 +129,7 @@ impl ReplayError {
                 return source.hint();
             }
             Self::Empty { .. } => "name the log files of the time that is to be replayed",
+            Self::Servers { .. } => "name one: --server NAME",
             Self::NoStatements { .. } => {
                 "set log_statement = 'all' (or log_min_duration_statement = 0) and log again"
             }

@@ -2,11 +2,11 @@
 //! an order that ends in the same data, without stalls.
 //!
 //! ```
-//! use pgtoll_replay::{LogInput, check, read_logs};
+//! use pgtoll_replay::{LogInput, LogReading, check, read_logs};
 //!
 //! let log = b"2026-11-21 19:46:17.796 UTC [4711] LOG:  statement: select 1\n";
 //! let input = LogInput { name: "postgresql.log".to_owned(), content: Box::new(&log[..]) };
-//! let workload = read_logs([input], None, |_| {})?;
+//! let workload = read_logs([input], &LogReading::default(), |_| {})?;
 //! assert_eq!(workload.steps.len(), 1);
 //! let findings = check(&workload.header)?;
 //! assert!(findings.iter().any(|finding| finding.topic == "timing"));
@@ -40,7 +40,7 @@ pub use compare::{
     ComparisonSite, TWIN, compare,
 };
 pub use error::ReplayError;
-pub use logs::{LogInput, check, read_logs, read_logs_in_parts};
+pub use logs::{LogInput, LogReading, check, read_logs, read_logs_in_parts};
 pub use order::OrderMode;
 pub use plan_file::PlanWriter;
 pub use planned::{examination, replay_record};

@@ -451,7 +451,7 @@ pub(crate) fn normal(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{LogInput, read_logs};
+    use crate::{LogInput, LogReading, read_logs};
 
     /// The order of two sessions' statements: each line is a session and what it logs.
     fn order_of(lines: &[&str]) -> Order {
@@ -464,7 +464,7 @@ mod tests {
         }
         let content = Box::new(std::io::Cursor::new(log.into_bytes()));
         let input = LogInput { name: "written.log".to_owned(), content };
-        let workload = read_logs([input], None, |_| {}).unwrap();
+        let workload = read_logs([input], &LogReading::default(), |_| {}).unwrap();
         let transactions = ReplayTransactions::from_workload(&workload);
         order(&workload, &transactions, &TableFacts::default(), OrderMode::Key)
     }

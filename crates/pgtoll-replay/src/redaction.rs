@@ -128,11 +128,11 @@ mod tests {
     use crate::order::{OrderMode, order};
     use crate::transactions::{ReplayTransactions, Treatment};
     use crate::workload::CapturedWorkload;
-    use crate::{LogInput, read_logs};
+    use crate::{LogInput, LogReading, read_logs};
 
     fn read(log: &str) -> CapturedWorkload {
         let input = LogInput { name: "log".to_owned(), content: Box::new(log.as_bytes()) };
-        read_logs([input], None, |_| {}).unwrap()
+        read_logs([input], &LogReading::default(), |_| {}).unwrap()
     }
 
     fn redacted(workload: &CapturedWorkload) -> CapturedWorkload {

@@ -401,7 +401,7 @@ const UNREPEATABLE: [&str; 7] = ["40P01", "40001", "55P03", "57014", "57P01", "5
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{LogInput, read_logs};
+    use crate::{LogInput, LogReading, read_logs};
 
     /// What [`AutocommitCounter`] counts, by the transactions of the whole workload.
     fn autocommits(workload: &CapturedWorkload) -> (u64, u64) {
@@ -423,7 +423,7 @@ mod tests {
 
     fn check(log: &str) -> CapturedWorkload {
         let input = LogInput { name: "log".to_owned(), content: Box::new(log.as_bytes()) };
-        let workload = read_logs([input], None, |_| {}).unwrap();
+        let workload = read_logs([input], &LogReading::default(), |_| {}).unwrap();
         let counts = &workload.header.counts;
         let counted = (counts.autocommit_simple, counts.autocommit_exact);
         assert_eq!(counted, autocommits(&workload), "{log}");

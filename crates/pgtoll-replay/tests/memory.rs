@@ -2,7 +2,9 @@
 
 use std::io::Read;
 
-use pgtoll_replay::{CapturedPart, LogInput, PlanWriter, ReplayError, read_logs_in_parts};
+use pgtoll_replay::{
+    CapturedPart, LogInput, LogReading, PlanWriter, ReplayError, read_logs_in_parts,
+};
 
 /// Sessions that are open at a time, each with its process id.
 const OPEN: u64 = 16;
@@ -68,7 +70,7 @@ fn check(statements: u64, logs_ends: bool) -> Result<[u64; 2], ReplayError> {
         sessions += part.sessions.len() as u64;
         Ok(writer.add(part)?)
     };
-    let header = read_logs_in_parts([input], None, take, |_| {})?;
+    let header = read_logs_in_parts([input], &LogReading::default(), take, |_| {})?;
     writer.finish(&header)?;
     assert_eq!((steps, header.counts.statements), (statements, statements));
     assert_eq!((sessions, header.counts.sessions), (statements / STATEMENTS, sessions));

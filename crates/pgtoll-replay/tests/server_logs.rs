@@ -1,7 +1,11 @@
-//! Logs of real servers: each format has the same work.
+//! Logs of real servers: each format, and each envelope, has the same work.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 use pgtoll_record::LogFindingState;
-use pgtoll_replay::{CapturedWorkload, LogInput, ReplayError, StatementRequest, check, read_logs};
+use pgtoll_replay::{
+    CapturedWorkload, LogInput, LogReading, ReplayError, StatementRequest, check, read_logs,
+};
 
 const LOGS: [[&[u8]; 3]; 2] = [
     [
@@ -17,7 +21,11 @@ const LOGS: [[&[u8]; 3]; 2] = [
 ];
 
 fn read(log: &[u8]) -> Result<CapturedWorkload, ReplayError> {
-    read_logs([LogInput { name: "log".to_owned(), content: Box::new(log) }], None, |_| {})
+    read_logs(
+        [LogInput { name: "log".to_owned(), content: Box::new(log) }],
+        &LogReading::default(),
+        |_| {},
+    )
 }
 
 #[test]
@@ -69,4 +77,128 @@ fn logs_that_end_anywhere_have_what_is_whole() {
             assert!(part.header.counts.entries <= all.header.counts.entries);
         }
     }
+}
+
+/// Events of a log: a line each, or a line with those that continue it.
+fn events(log: &[u8], whole: bool) -> Vec<String> {
+    let mut events: Vec<String> = Vec::new();
+    for line in str::from_utf8(log).unwrap().lines() {
+        match events.last_mut() {
+            Some(last) if whole && line.starts_with('\t') => last.extend(["\n", line]),
+            _ => events.push(line.to_owned()),
+        }
+    }
+    events
+}
+
+/// The events in a form of export; each has its number as its time, in ms.
+fn export(form: &str, events: &[String]) -> String {
+    let event = |(number, event): (usize, &String)| {
+        let text = serde_json::to_string(event).unwrap();
+        let time = format!(
+            "2026-11-29T10:{:02}:{:02}.{:03}Z",
+            number / 60_000,
+            number / 1000 % 60,
+            number % 1000
+        );
+        match form {
+            "CloudWatch" => format!(
+                "{{\"logStreamName\":\"shop.0\",\"timestamp\":{number},\"message\":{text},\"eventId\":\"{number}\"}}"
+            ),
+            "Cloud Logging" => format!(
+                "{{\"insertId\":\"{number}\",\"textPayload\":{text},\"timestamp\":\"{time}\"}}"
+            ),
+            "Azure" => format!("{{\"time\":\"{time}\",\"properties\":{{\"message\":{text}}}}}"),
+            "Docker" => {
+                format!("{{\"log\":{}\\n\",\"time\":\"{time}\"}}", text.strip_suffix('"').unwrap())
+            }
+            "containers" => format!("{time} stderr F {event}"),
+            _ => format!("{time} {event}"),
+        }
+    };
+    let events: Vec<String> = events.iter().enumerate().map(event).collect();
+    match form {
+        "CloudWatch" => format!("{{\"events\":[{}]}}", events.join(",")),
+        _ => events.join("\n") + "\n",
+    }
+}
+
+#[test]
+fn every_envelope_has_the_same_work() {
+    for log in LOGS.concat() {
+        let bare = read(log).unwrap();
+        for (form, whole) in [
+            ("CloudWatch", true),
+            ("CloudWatch", false),
+            ("Cloud Logging", true),
+            ("Azure", true),
+            ("Docker", false),
+            ("containers", false),
+            ("S3", true),
+        ] {
+            let wrapped = read(export(form, &events(log, whole)).as_bytes()).unwrap();
+            assert_eq!(wrapped.steps, bare.steps, "{form}");
+            assert_eq!(wrapped.sessions, bare.sessions, "{form}");
+            assert_eq!(wrapped.header.counts, bare.header.counts, "{form}");
+        }
+    }
+}
+
+#[test]
+fn records_that_cloudnativepg_nests_have_the_same_work() {
+    const KEYS: [(&str, &str); 15] = [
+        ("timestamp", "log_time"),
+        ("user", "user_name"),
+        ("dbname", "database_name"),
+        ("pid", "process_id"),
+        ("session_id", "session_id"),
+        ("ps", "command_tag"),
+        ("vxid", "virtual_transaction_id"),
+        ("txid", "transaction_id"),
+        ("error_severity", "error_severity"),
+        ("state_code", "sql_state_code"),
+        ("message", "message"),
+        ("detail", "detail"),
+        ("context", "context"),
+        ("statement", "query"),
+        ("application_name", "application_name"),
+    ];
+    for [_, _, log] in LOGS {
+        let nested = |line: &str| {
+            let entry: serde_json::Value = serde_json::from_str(line).unwrap();
+            let text = |value: &serde_json::Value| {
+                value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+            };
+            let pair =
+                |(key, column): &(&str, &str)| Some(((*column).to_owned(), text(entry.get(key)?)));
+            let record: std::collections::BTreeMap<String, String> =
+                KEYS.iter().filter_map(pair).collect();
+            serde_json::json!({"level": "info", "logger": "postgres", "msg": "record", "record": record, "logging_pod": "shop-1"}).to_string() + "\n"
+        };
+        let export: String = str::from_utf8(log).unwrap().lines().map(nested).collect();
+        let (bare, wrapped) = (read(log).unwrap(), read(export.as_bytes()).unwrap());
+        assert_eq!((&wrapped.steps, &wrapped.sessions), (&bare.steps, &bare.sessions));
+        assert_eq!(wrapped.header.counts, bare.header.counts);
+    }
+}
+
+#[test]
+fn an_export_of_several_servers_takes_a_name() {
+    let event = |server: &str, text: &str| {
+        format!(
+            "{{\"logStreamName\":\"{server}\",\"timestamp\":1,\"message\":\"2026-11-29 10:00:00 UTC [7] LOG:  statement: {text}\"}}\n"
+        )
+    };
+    let export = event("shop.0", "select 1") + &event("till.0", "select 2");
+    let read = |server: Option<&str>| {
+        let content = Box::new(export.as_bytes());
+        let reading = LogReading { server, ..LogReading::default() };
+        read_logs([LogInput { name: "log".to_owned(), content }], &reading, |_| {})
+    };
+    let error = read(None).unwrap_err();
+    assert_eq!(error.to_string(), "log has events of several servers: shop.0, till.0");
+    assert_eq!(error.hint().as_deref(), Some("name one: --server NAME"));
+    let till = read(Some("till.0")).unwrap();
+    assert_eq!(till.steps.len(), 1);
+    assert_eq!(till.header.sources[0].envelope.as_ref().unwrap().foreign, 1);
 }

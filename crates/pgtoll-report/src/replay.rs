@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 
 use pgtoll_record::{
-    LogExamination, LogFinding, LogFindingState, LogSource, PrintedRecord as _, ReplayBottleneck,
-    ReplayDone, ReplayLatencyCount, ReplayPlanned, ReplayQuantiles, ReplayRecord, ReplayTable,
+    LogEnvelope, LogExamination, LogFinding, LogFindingState, LogSource, PrintedRecord as _,
+    ReplayBottleneck, ReplayDone, ReplayLatencyCount, ReplayPlanned, ReplayQuantiles, ReplayRecord,
+    ReplayTable,
 };
 
 use crate::document::{Block, Document, Section, Table};
@@ -61,7 +62,27 @@ fn source_words(source: &LogSource) -> String {
         0 => String::new(),
         lines => format!(", {lines} lines of no entry"),
     };
-    format!("{}: {}{prefix}, {} entries{foreign}{cut}", source.name, source.format, source.entries)
+    let envelope = source.envelope.as_ref().map_or_else(String::new, envelope_words);
+    format!(
+        "{}: {}{prefix}{envelope}, {} entries{foreign}{cut}",
+        source.name, source.format, source.entries
+    )
+}
+
+/// The form of an export, and how its events differ from the server's own log.
+fn envelope_words(envelope: &LogEnvelope) -> String {
+    let LogEnvelope { form, events, foreign, duplicates, reordered, late, damaged } = envelope;
+    let counts = [
+        (foreign, "of others"),
+        (duplicates, "came twice"),
+        (reordered, "put in order"),
+        (late, "too late for their place"),
+        (damaged, "cut or damaged"),
+    ];
+    let seen = counts.into_iter().filter(|(count, _)| **count > 0);
+    let words: Vec<String> = seen.map(|(count, words)| format!("{count} {words}")).collect();
+    let words = std::iter::once(format!("{events} events")).chain(words).collect::<Vec<_>>();
+    format!(" in {form} ({})", words.join(", "))
 }
 
 /// A topic with its state, and what the logs have of it, with what would give more.

@@ -19,6 +19,7 @@
 mod csv;
 mod detect;
 mod entry;
+mod envelope;
 mod error;
 mod json;
 mod language;
@@ -31,6 +32,7 @@ mod time;
 
 pub use detect::detect;
 pub use entry::{LogEntry, LogFields, LogSessionId, LogSeverity, SqlState, VirtualXid};
+pub use envelope::{Envelope, EnvelopeCounts, EnvelopeReader, detect_envelope};
 pub use error::LogError;
 pub use message::{LogMessage, TimedPhase};
 pub use parameters::{ParameterList, parameters};

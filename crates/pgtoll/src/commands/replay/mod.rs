@@ -10,8 +10,9 @@ use std::path::Path;
 use anyhow::Context as _;
 use pgtoll_record::{LogExamination, ReplayRecord, Status};
 use pgtoll_replay::{
-    CapturedPart, CapturedWorkload, LogInput, PlanHeader, PlanWriter, Redactor, ReplayError,
-    ReplaySettings, check, examination, read_logs, read_logs_in_parts, replay, replay_record,
+    CapturedPart, CapturedWorkload, LogInput, LogReading, PlanHeader, PlanWriter, Redactor,
+    ReplayError, ReplaySettings, check, examination, read_logs, read_logs_in_parts, replay,
+    replay_record,
 };
 use pgtoll_report::{RecordKind, ReportedRecord as _, TableOptions};
 use pgtoll_system::Draft;
@@ -135,7 +136,7 @@ fn workload(options: &LogOptions, printer: &mut Printer) -> anyhow::Result<Captu
         return Ok(plan);
     }
     let (inputs, all) = log_inputs(options)?;
-    let read = read_logs(inputs, options.prefix.as_ref(), |bytes| {
+    let read = read_logs(inputs, &reading(options), |bytes| {
         printer.progress("read logs", bytes.min(all), all);
     });
     read.map_err(|error: ReplayError| error.into())
@@ -152,7 +153,7 @@ fn read_parts(
         return Ok(header);
     }
     let (inputs, all) = log_inputs(options)?;
-    let read = read_logs_in_parts(inputs, options.prefix.as_ref(), take, |bytes| {
+    let read = read_logs_in_parts(inputs, &reading(options), take, |bytes| {
         printer.progress("read logs", bytes.min(all), all);
     });
     read.map_err(|error: ReplayError| error.into())
@@ -162,12 +163,16 @@ fn read_parts(
 fn plan_of(options: &LogOptions) -> anyhow::Result<Option<CapturedWorkload>> {
     let [only] = options.logs.as_slice() else { return Ok(None) };
     let mut begin = Vec::new();
-    open_log(only)?.take(64).read_to_end(&mut begin).with_context(|| reading(only))?;
+    open_log(only)?.take(64).read_to_end(&mut begin).with_context(|| read_words(only))?;
     if !CapturedWorkload::is_plan(&begin) {
         return Ok(None);
     }
-    let file = File::open(only).with_context(|| reading(only))?;
-    CapturedWorkload::read(file).map(Some).with_context(|| reading(only))
+    let file = File::open(only).with_context(|| read_words(only))?;
+    CapturedWorkload::read(file).map(Some).with_context(|| read_words(only))
+}
+
+fn reading(options: &LogOptions) -> LogReading<'_> {
+    LogReading { prefix: options.prefix.as_ref(), server: options.server.as_deref() }
 }
 
 /// The logs, and how many bytes they have together.
@@ -182,13 +187,13 @@ fn log_inputs(options: &LogOptions) -> anyhow::Result<(Vec<LogInput<'static>>, u
     Ok((inputs, all))
 }
 
-fn reading(path: &Path) -> String {
+fn read_words(path: &Path) -> String {
     format!("read {}", path.display())
 }
 
 /// A log's content, unpacked.
 pub(crate) fn open_log(path: &Path) -> anyhow::Result<Box<dyn Read + Send>> {
-    let file = File::open(path).with_context(|| reading(path))?;
+    let file = File::open(path).with_context(|| read_words(path))?;
     if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
         let hint = "name its log files";
         return Err(crate::mistakes::Usage::error(
@@ -196,5 +201,5 @@ pub(crate) fn open_log(path: &Path) -> anyhow::Result<Box<dyn Read + Send>> {
             hint,
         ));
     }
-    Packing::Plain.open(Box::new(file)).with_context(|| reading(path))
+    Packing::Plain.open(Box::new(file)).with_context(|| read_words(path))
 }

@@ -1,0 +1,32 @@
+//! Any bytes as an export of a log, in pieces of any length: pieces make no difference, and no more is handed over than
+//! there is.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use pgtoll_format::log::{Envelope, EnvelopeCounts, EnvelopeReader, detect_envelope};
+
+fuzz_target!(|input: (u8, u16, &[u8])| {
+    let (envelope, piece, bytes) = input;
+    let envelope = match envelope % 3 {
+        0 => Envelope::Json,
+        1 => Envelope::Container,
+        _ => Envelope::TimedLines,
+    };
+    let whole = read(envelope, bytes, bytes.len().max(1));
+    let pieces = read(envelope, bytes, usize::from(piece).max(1));
+    assert_eq!(whole, pieces, "pieces make a difference");
+    let _ = detect_envelope(bytes);
+});
+
+fn read(envelope: Envelope, bytes: &[u8], piece: usize) -> (Vec<u8>, EnvelopeCounts) {
+    let mut reader = EnvelopeReader::new(envelope);
+    let mut log = Vec::new();
+    for piece in bytes.chunks(piece) {
+        reader.push(piece);
+        reader.take(&mut log);
+    }
+    reader.finish();
+    reader.take(&mut log);
+    (log, reader.counts().clone())
+}
