@@ -292,10 +292,12 @@ impl Player<'_> {
         let again: Vec<u32> =
             steps.iter().filter(is_again).copied().take_while(|step| *step <= index).collect();
         let mut last = code;
-        for _ in 0..RETRIES_MAX {
+        for attempt in 0..RETRIES_MAX {
             if self.connection.in_transaction() {
                 self.connection.execute("ROLLBACK")?;
             }
+            // At once the other transaction is still there: each attempt leaves it twice the time.
+            std::thread::park_timeout(Duration::from_millis((1 << attempt) - 1));
             match self.execute_again(&again)? {
                 None => {
                     self.tally.retried += 1;
