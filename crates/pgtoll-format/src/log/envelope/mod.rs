@@ -299,7 +299,8 @@ pub(crate) fn rfc3339_ns(text: &[u8]) -> Option<i64> {
         }
         _ => return None,
     };
-    Some(time_us * 1000 + fraction_ns - offset_s * 1_000_000_000)
+    // Until the year 2262.
+    time_us.checked_mul(1000)?.checked_add(fraction_ns - offset_s * 1_000_000_000)
 }
 
 #[cfg(test)]
