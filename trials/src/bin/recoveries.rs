@@ -34,7 +34,7 @@ struct Arguments {
     output: Option<PathBuf>,
 }
 
-/// Of the forecasts at least this share must hold.
+/// The least share of forecasts that must hold.
 const HITS_LEAST: f64 = 0.9;
 /// WAL since the redo point at a crash.
 const DISTANCES_MB: [u64; 3] = [64, 256, 640];

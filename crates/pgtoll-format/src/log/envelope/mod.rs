@@ -112,7 +112,7 @@ pub struct EnvelopeReader {
     counts: EnvelopeCounts,
 }
 
-/// So many servers are counted by name.
+/// Servers beyond these are not counted by name.
 const SERVERS_MAX: usize = 1000;
 /// Parts that no end follows are given up.
 const PART_BYTES_MAX: usize = 64 << 20;
@@ -259,7 +259,6 @@ impl EnvelopeReader {
         }
         let time_ns = event.time_ns.unwrap_or(self.last_time_ns);
         self.last_time_ns = time_ns;
-        self.counts.events += 1;
         let counts = &mut self.counts;
         self.window.push(time_ns, event.id.as_deref(), &text, counts, log);
     }

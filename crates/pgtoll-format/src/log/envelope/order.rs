@@ -1,6 +1,6 @@
 //! Events in the order of their times, as far as a window of them reaches.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashSet, VecDeque};
 
 use super::EnvelopeCounts;
 
@@ -12,7 +12,7 @@ const BYTES_MAX: usize = 32 << 20;
 pub(super) struct OrderWindow {
     waiting: VecDeque<WaitingEvent>,
     bytes: usize,
-    ids: HashMap<String, u64>,
+    ids: HashSet<String>,
     /// The time of the last event that was handed over.
     handed_ns: Option<i64>,
     /// Events come backwards: so do those of the same time.
@@ -37,16 +37,11 @@ impl OrderWindow {
         counts: &mut EnvelopeCounts,
         log: &mut Vec<u8>,
     ) {
-        if let Some(id) = id {
-            let seen = self.ids.entry(id.to_owned()).or_default();
-            *seen += 1;
-            if *seen > 1 {
-                *seen -= 1;
-                counts.duplicates += 1;
-                counts.events -= 1;
-                return;
-            }
+        if id.is_some_and(|id| !self.ids.insert(id.to_owned())) {
+            counts.duplicates += 1;
+            return;
         }
+        counts.events += 1;
         counts.late += u64::from(self.handed_ns.is_some_and(|handed| time_ns < handed));
         let at = self.place(time_ns);
         counts.reordered += u64::from(at < self.waiting.len());
