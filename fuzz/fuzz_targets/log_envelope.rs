@@ -8,19 +8,27 @@ use pgtoll_format::log::{Envelope, EnvelopeCounts, EnvelopeReader, detect_envelo
 
 fuzz_target!(|input: (u8, u16, &[u8])| {
     let (envelope, piece, bytes) = input;
-    let envelope = match envelope % 3 {
+    let envelope = match envelope % 4 {
         0 => Envelope::Json,
         1 => Envelope::Container,
-        _ => Envelope::TimedLines,
+        2 => Envelope::TimedLines,
+        _ => Envelope::Syslog,
     };
-    let whole = read(envelope, bytes, bytes.len().max(1));
-    let pieces = read(envelope, bytes, usize::from(piece).max(1));
-    assert_eq!(whole, pieces, "pieces make a difference");
+    for field in [None, Some("a.b".to_owned())] {
+        let whole = read(envelope, field.clone(), bytes, bytes.len().max(1));
+        let pieces = read(envelope, field, bytes, usize::from(piece).max(1));
+        assert_eq!(whole, pieces, "pieces make a difference");
+    }
     let _ = detect_envelope(bytes);
 });
 
-fn read(envelope: Envelope, bytes: &[u8], piece: usize) -> (Vec<u8>, EnvelopeCounts) {
-    let mut reader = EnvelopeReader::new(envelope);
+fn read(
+    envelope: Envelope,
+    field: Option<String>,
+    bytes: &[u8],
+    piece: usize,
+) -> (Vec<u8>, EnvelopeCounts) {
+    let mut reader = EnvelopeReader::new(envelope).of_field(field);
     let mut log = Vec::new();
     for piece in bytes.chunks(piece) {
         reader.push(piece);

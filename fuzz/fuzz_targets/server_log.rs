@@ -18,7 +18,7 @@ fuzz_target!(|input: (u8, u16, &[u8])| {
     let whole = read(format.clone(), bytes, bytes.len().max(1));
     let pieces = read(format, bytes, usize::from(piece).max(1));
     assert_eq!(whole, pieces, "pieces make a difference");
-    let _ = detect(bytes, None);
+    let _ = detect(bytes, "", None);
     let _ = parameters(bytes);
 });
 

@@ -27,9 +27,10 @@ mod rows;
 mod server;
 mod watch;
 
-use std::io::{BufRead, Read as _};
+use std::io::{BufRead as _, BufReader, Read};
 use std::time::Duration;
 
+use pgtoll_format::log::{EnvelopeReader, LogContent, detect_envelope};
 use pgtoll_predict::{
     PredictError, SettingQuestion, WatchPlan, WatchSession, Watched, prediction_record,
 };
@@ -58,8 +59,12 @@ pub struct CheckupPlan {
 }
 
 /// Finds the last recovery from a crash in a server's log. `None`: there is none of 16 MB of WAL or more whose
-/// lines have a time.
-pub fn last_recovery(log: &mut impl BufRead) -> std::io::Result<Option<SeenRecovery>> {
+/// lines have a time. The log may be in an envelope.
+pub fn last_recovery(log: impl Read) -> std::io::Result<Option<SeenRecovery>> {
+    let read_us = jiff::Timestamp::now().as_microsecond();
+    let envelope =
+        |sample: &[u8]| Some(EnvelopeReader::new(detect_envelope(sample)?).read_at(read_us));
+    let mut log = BufReader::new(LogContent::open(log, envelope)?);
     let mut scan = RecoveryScan::default();
     let mut line = Vec::new();
     while log.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)? > 0 {

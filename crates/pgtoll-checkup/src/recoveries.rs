@@ -117,6 +117,24 @@ mod tests {
     }
 
     #[test]
+    fn exports_have_the_recoveries_of_the_log() {
+        let cloudwatch = CRASH.lines().enumerate().map(|(ms, line)| {
+            let event = serde_json::json!({"timestamp": ms, "message": line});
+            format!("{event}\n")
+        });
+        let cloudwatch: String = cloudwatch.collect();
+        let seen = crate::last_recovery(cloudwatch.as_bytes()).unwrap();
+        assert_eq!(seen, last(CRASH));
+        let syslog = CRASH.lines().map(|line| {
+            let (time, rest) = line.split_at(28);
+            let (time, pid) = (time[..23].replace(' ', "T"), &rest[1..2]);
+            format!("{time}Z db1 postgres[{pid}]: [1-1] {}\n", &rest[4..])
+        });
+        let syslog: String = syslog.collect();
+        assert_eq!(crate::last_recovery(syslog.as_bytes()).unwrap(), last(CRASH), "{syslog}");
+    }
+
+    #[test]
     fn the_last_of_several_counts_and_a_clean_start_is_none() {
         let later = CRASH.replace("2026-11-29", "2026-11-30").replace("0/14000000", "0/12000000");
         let clean = "2026-12-01 10:00:00.500 UTC [7] LOG:  database system was shut down at 2026-12-01\n\

@@ -83,6 +83,9 @@ pub struct LogEnvelope {
     pub late: u64,
     /// Events that were cut or damaged.
     pub damaged: u64,
+    /// Messages that the sequence numbers of syslog show to be missing.
+    #[serde(default)]
+    pub missing: u64,
 }
 
 /// Counts of log entries.
@@ -139,6 +142,24 @@ pub struct LogCounts {
     pub with_milliseconds: u64,
     /// Functions whose values are others in a replay, by name, with the statements that call them.
     pub volatile_calls: BTreeMap<String, u64>,
+    /// Entries of `pgaudit`, which are skipped.
+    #[serde(default)]
+    pub audits: u64,
+    /// Plans of `auto_explain`, which are skipped.
+    #[serde(default)]
+    pub plans: u64,
+    /// Transaction blocks.
+    #[serde(default)]
+    pub blocks: u64,
+    /// Transaction blocks whose begin or end is not logged.
+    #[serde(default)]
+    pub half_blocks: u64,
+    /// The shortest duration, in microseconds.
+    #[serde(default)]
+    pub shortest_us: Option<u64>,
+    /// Settings that leave statements out of the log, as the log says that they were changed.
+    #[serde(default)]
+    pub settings_changed: BTreeMap<String, String>,
 }
 
 /// One respect in which a log can be used.

@@ -108,9 +108,26 @@ impl LogCapture {
                 }
             }
             LogMessage::FastPathCall => self.counts.fast_path += 1,
+            LogMessage::Audit => self.counts.audits += 1,
+            LogMessage::Plan => self.counts.plans += 1,
+            LogMessage::SettingChanged { name, value } => self.setting_changed(name, value),
             LogMessage::LockWait => self.counts.lock_waits += 1,
             LogMessage::Other if entry.is_error() => self.error(id, time_us, entry),
             LogMessage::Other => {}
+        }
+    }
+
+    /// Notes settings which leave statements out of the log.
+    fn setting_changed(&mut self, name: &[u8], value: &[u8]) {
+        const SAMPLING: [&[u8]; 4] = [
+            b"log_min_duration_sample",
+            b"log_min_duration_statement",
+            b"log_statement_sample_rate",
+            b"log_transaction_sample_rate",
+        ];
+        if SAMPLING.contains(&name) {
+            let (name, value) = (text(name).into_owned(), text(value).into_owned());
+            self.counts.settings_changed.insert(name, value);
         }
     }
 
@@ -264,6 +281,11 @@ impl LogCapture {
         let controls = step.request.texts().flat_map(sql::controls);
         let after = controls.fold(None, |_, control| Some(control));
         session.touches_block = session.in_block || after.is_some();
+        let half = match after {
+            Some(sql::Control::Begin) => session.in_block,
+            Some(sql::Control::Commit) => !session.in_block && session.last.is_some(),
+            _ => false,
+        };
         session.in_block = match after {
             Some(sql::Control::Begin) => true,
             Some(sql::Control::Commit | sql::Control::Rollback) => false,
@@ -282,6 +304,8 @@ impl LogCapture {
                 session.autocommits = autocommits;
             }
         }
+        self.counts.half_blocks += u64::from(half);
+        self.counts.blocks += u64::from(after == Some(sql::Control::Begin));
     }
 
     fn request(&mut self, begun: &Begun<'_>, entry: &LogEntry<'_>) -> StatementRequest {
@@ -320,6 +344,8 @@ impl LogCapture {
         duration_us: u64,
         phase: Option<TimedPhase<'_>>,
     ) {
+        let shortest_us = &mut self.counts.shortest_us;
+        *shortest_us = Some(shortest_us.map_or(duration_us, |shortest| shortest.min(duration_us)));
         let duration = Some(duration_us);
         match phase {
             Some(TimedPhase::Parse | TimedPhase::Bind) => {}

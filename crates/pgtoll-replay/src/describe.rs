@@ -7,6 +7,7 @@ pub(crate) fn findings(counts: &LogCounts) -> Vec<LogFinding> {
     let mut findings =
         vec![timing(counts), order(counts), commits(counts), parameters(counts), sessions(counts)];
     findings.extend(copy(counts));
+    findings.extend(missing(counts));
     findings.extend(left_out(counts));
     findings.extend(volatile(counts));
     findings
@@ -114,12 +115,43 @@ fn copy(counts: &LogCounts) -> Option<LogFinding> {
     (counts.copy_in > 0).then(|| finding("COPY", LogFindingState::Missing, text, remedy))
 }
 
+/// Statements missing from the log, where it shows that.
+fn missing(counts: &LogCounts) -> Option<LogFinding> {
+    let mut parts = Vec::new();
+    for (name, value) in &counts.settings_changed {
+        let leaves_out = match name.as_str() {
+            "log_min_duration_statement" => value != "0" && counts.begins == 0,
+            "log_min_duration_sample" => value != "-1",
+            _ => value != "1" && value != "0",
+        };
+        if leaves_out {
+            parts.push(format!("{name} was changed to {value}"));
+        }
+    }
+    let shortest_us = counts.shortest_us.unwrap_or(0);
+    if counts.begins == 0 && counts.durations >= LEAST_DURATIONS && shortest_us >= 1000 {
+        let shortest_ms = shortest_us / 1000;
+        parts.push(format!("no statement is shorter than {shortest_ms} ms"));
+    }
+    if counts.half_blocks > counts.sessions.max(counts.blocks / 20) {
+        parts.push(format!("{} transactions have no begin or no end", counts.half_blocks));
+    }
+    let text = format!("statements are not in the log: {}", parts.join("; "));
+    let remedy = Some("log_statement = 'all', log_min_duration_statement = 0, no sampling");
+    (!parts.is_empty()).then(|| finding("sample", LogFindingState::Missing, text, remedy))
+}
+
+/// With so many durations, some are below a millisecond.
+const LEAST_DURATIONS: u64 = 100;
+
 fn left_out(counts: &LogCounts) -> Option<LogFinding> {
     let parts = [
         (counts.fast_path, "fast-path calls"),
         (counts.fetches, "fetches from open portals (their statement is executed as a whole)"),
         (counts.not_utf8, "statements that are not UTF-8"),
         (counts.errors_without_statement, "errors without their statement"),
+        (counts.audits, "entries of pgaudit"),
+        (counts.plans, "plans of auto_explain"),
     ];
     let parts: Vec<String> = parts
         .iter()

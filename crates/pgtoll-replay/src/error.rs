@@ -36,6 +36,12 @@ pub enum ReplayError {
         /// Some of them.
         servers: String,
     },
+    /// An export begins with its newest events, and is longer than what is put in order.
+    #[error("{name} has its newest events first")]
+    Descending {
+        /// The file.
+        name: String,
+    },
     /// The logs have no statement that can be replayed.
     #[error("no statement to replay in {entries} log entries")]
     NoStatements {
@@ -129,6 +135,9 @@ impl ReplayError {
                 return source.hint();
             }
             Self::Empty { .. } => "name the log files of the time that is to be replayed",
+            Self::Descending { .. } => {
+                "export it again, the oldest first (gcloud logging read --order=asc)"
+            }
             Self::Servers { .. } => "name one: --server NAME",
             Self::NoStatements { .. } => {
                 "set log_statement = 'all' (or log_min_duration_statement = 0) and log again"

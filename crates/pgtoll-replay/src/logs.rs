@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use pgtoll_format::log::{
-    EnvelopeReader, LinePrefix, LogError, LogReader, detect, detect_envelope,
+    Envelope, EnvelopeReader, LinePrefix, LogContent, LogError, LogReader, detect, detect_envelope,
 };
 use pgtoll_record::{LogEnvelope, LogSource};
 
@@ -32,6 +32,10 @@ pub struct LogReading<'a> {
     pub prefix: Option<&'a LinePrefix>,
     /// The server, where an envelope has events of several.
     pub server: Option<&'a str>,
+    /// The path of the text in JSON objects; `None`: one of those that are in use.
+    pub field: Option<&'a str>,
+    /// The time of reading, in microseconds since 1970: times of syslog may have no year.
+    pub read_us: i64,
 }
 
 /// Reads logs in the order in which they are given: a server's rotated files, the oldest first.
@@ -95,7 +99,7 @@ pub fn check(header: &PlanHeader) -> Result<Vec<pgtoll_record::LogFinding>, Repl
 }
 
 fn read_log(
-    mut input: LogInput<'_>,
+    input: LogInput<'_>,
     reading: &LogReading<'_>,
     capture: &mut LogCapture,
     mut take: impl FnMut(u64, CapturedPart) -> Result<(), ReplayError>,
@@ -103,15 +107,21 @@ fn read_log(
     let name = input.name;
     let failed = |source| ReplayError::Read { name: name.clone(), source };
     let damaged = |source| ReplayError::Log { name: name.clone(), source };
+    let named = reading.field.map(|_| Envelope::Json);
+    let envelope = |sample: &[u8]| {
+        let envelope = named.or_else(|| detect_envelope(sample))?;
+        Some(envelope_reader(envelope, reading))
+    };
+    let mut content = LogContent::open(input.content, envelope).map_err(failed)?;
     let mut piece = vec![0; PIECE_BYTES];
-    let sample = fill(&mut *input.content, &mut piece).map_err(failed)?;
-    if sample == 0 {
+    let sample = fill(&mut content, &mut piece).map_err(failed)?;
+    let envelope = content.envelope();
+    if sample == 0 && envelope.is_none() {
         return Err(ReplayError::Empty { name });
     }
-    let mut content = LogContent::open(input.content, &piece[..sample], reading.server);
-    let sample = fill(&mut content, &mut piece).map_err(failed)?;
-    content.check_servers(&name)?;
-    let format = detect(&piece[..sample], reading.prefix).map_err(damaged)?;
+    check_envelope(envelope, reading, &name)?;
+    let outer = envelope.map_or("", |reader| reader.envelope().prefix());
+    let format = detect(&piece[..sample], outer, reading.prefix).map_err(damaged)?;
     let mut source = LogSource {
         format: format.name().to_owned(),
         prefix: match &format {
@@ -126,96 +136,59 @@ fn read_log(
         source.bytes += length as u64;
         reader.push(&piece[..length]);
         take_entries(&mut reader, capture, &mut source).map_err(damaged)?;
+        check_envelope(content.envelope(), reading, &name)?;
         take(length as u64, capture.take_complete())?;
         length = content.read(&mut piece).map_err(failed)?;
     }
     reader.finish();
     take_entries(&mut reader, capture, &mut source).map_err(damaged)?;
-    content.check_servers(&name)?;
+    check_envelope(content.envelope(), reading, &name)?;
     source.foreign_lines = reader.foreign_lines();
-    source.envelope = content.envelope();
+    source.envelope = content.envelope().map(envelope_record);
     source.name = name;
     Ok(source)
 }
 
 const PIECE_BYTES: usize = 256 << 10;
 
-/// A log's own bytes, out of the envelope that they are in.
-struct LogContent<'a> {
-    content: Box<dyn Read + 'a>,
-    envelope: Option<EnvelopeReader>,
-    has_server: bool,
-    /// Bytes that were taken and not yet read.
-    ready: Vec<u8>,
-    start: usize,
+fn envelope_reader(envelope: Envelope, reading: &LogReading<'_>) -> EnvelopeReader {
+    EnvelopeReader::new(envelope)
+        .of_server(reading.server.map(str::to_owned))
+        .of_field(reading.field.map(str::to_owned))
+        .read_at(reading.read_us)
 }
 
-impl<'a> LogContent<'a> {
-    /// Opens a log that begins with the bytes of `sample`, which were read.
-    fn open(content: Box<dyn Read + 'a>, sample: &[u8], server: Option<&str>) -> Self {
-        let envelope = detect_envelope(sample).map(EnvelopeReader::new);
-        let mut envelope = envelope.map(|reader| reader.of_server(server.map(str::to_owned)));
-        let ready = match &mut envelope {
-            Some(reader) => {
-                reader.push(sample);
-                Vec::new()
-            }
-            None => sample.to_vec(),
-        };
-        Self { content, envelope, has_server: server.is_some(), ready, start: 0 }
+/// Entries of several servers are not those of one, and backwards they are no workload.
+fn check_envelope(
+    envelope: Option<&EnvelopeReader>,
+    reading: &LogReading<'_>,
+    name: &str,
+) -> Result<(), ReplayError> {
+    let Some(envelope) = envelope else { return Ok(()) };
+    if envelope.is_descending() {
+        return Err(ReplayError::Descending { name: name.to_owned() });
     }
-
-    /// Entries of several servers are not those of one.
-    fn check_servers(&self, name: &str) -> Result<(), ReplayError> {
-        let Some(envelope) = &self.envelope else { return Ok(()) };
-        let servers = &envelope.counts().servers;
-        if self.has_server || servers.len() < 2 {
-            return Ok(());
-        }
-        let servers = servers.keys().take(SERVERS_SHOWN).cloned().collect::<Vec<_>>().join(", ");
-        Err(ReplayError::Servers { name: name.to_owned(), servers })
+    let servers = &envelope.counts().servers;
+    if reading.server.is_some() || servers.len() < 2 {
+        return Ok(());
     }
-
-    fn envelope(&self) -> Option<LogEnvelope> {
-        let reader = self.envelope.as_ref()?;
-        let counts = reader.counts();
-        Some(LogEnvelope {
-            form: reader.envelope().name().to_owned(),
-            events: counts.events,
-            foreign: counts.foreign,
-            duplicates: counts.duplicates,
-            reordered: counts.reordered,
-            late: counts.late,
-            damaged: counts.damaged,
-        })
-    }
+    let servers = servers.keys().take(SERVERS_SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    Err(ReplayError::Servers { name: name.to_owned(), servers })
 }
 
 const SERVERS_SHOWN: usize = 10;
 
-impl Read for LogContent<'_> {
-    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
-        while self.start == self.ready.len() {
-            let Some(envelope) = &mut self.envelope else { return self.content.read(bytes) };
-            self.ready.clear();
-            self.start = 0;
-            envelope.take(&mut self.ready);
-            if !self.ready.is_empty() {
-                break;
-            }
-            if envelope.is_finished() {
-                return Ok(0);
-            }
-            let mut piece = vec![0; PIECE_BYTES];
-            match self.content.read(&mut piece)? {
-                0 => envelope.finish(),
-                length => envelope.push(&piece[..length]),
-            }
-        }
-        let length = bytes.len().min(self.ready.len() - self.start);
-        bytes[..length].copy_from_slice(&self.ready[self.start..self.start + length]);
-        self.start += length;
-        Ok(length)
+fn envelope_record(reader: &EnvelopeReader) -> LogEnvelope {
+    let counts = reader.counts();
+    LogEnvelope {
+        form: reader.envelope().name().to_owned(),
+        events: counts.events,
+        foreign: counts.foreign,
+        duplicates: counts.duplicates,
+        reordered: counts.reordered,
+        late: counts.late,
+        damaged: counts.damaged,
+        missing: counts.missing,
     }
 }
 

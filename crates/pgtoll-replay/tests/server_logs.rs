@@ -182,6 +182,104 @@ fn records_that_cloudnativepg_nests_have_the_same_work() {
     }
 }
 
+/// Lines of a real `rsyslogd`, beside the server's own log of the same work.
+const SYSLOGS: [(&[u8], &[u8]); 5] = [
+    (
+        include_bytes!("server-logs/syslog-split.log"),
+        include_bytes!("server-logs/syslog-split.rfc3164"),
+    ),
+    (
+        include_bytes!("server-logs/syslog-split.log"),
+        include_bytes!("server-logs/syslog-split.rfc3339"),
+    ),
+    (
+        include_bytes!("server-logs/syslog-split.log"),
+        include_bytes!("server-logs/syslog-split.rfc5424"),
+    ),
+    (
+        include_bytes!("server-logs/syslog-whole.log"),
+        include_bytes!("server-logs/syslog-whole.rfc3164"),
+    ),
+    (
+        include_bytes!("server-logs/syslog-unnumbered.log"),
+        include_bytes!("server-logs/syslog-unnumbered.rfc5424"),
+    ),
+];
+
+/// Each session's work: two destinations have entries of one millisecond in different orders.
+fn sessions(workload: &CapturedWorkload) -> Vec<Vec<String>> {
+    let mut sessions = vec![Vec::new(); workload.sessions.len()];
+    let mut steps: Vec<_> = workload.steps.iter().collect();
+    steps.sort_by_key(|step| step.begin);
+    for step in steps {
+        let mut step = step.clone();
+        let session: &mut Vec<String> = &mut sessions[step.session as usize];
+        (step.session, step.begin, step.end) = (0, 0, 0);
+        session.push(format!("{step:?}"));
+    }
+    sessions.sort();
+    sessions
+}
+
+#[test]
+fn syslog_has_the_same_work() {
+    for (number, (plain, syslog)) in SYSLOGS.into_iter().enumerate() {
+        let (bare, wrapped) = (read(plain).unwrap(), read(syslog).unwrap());
+        assert!(bare.steps.len() > 100);
+        assert_eq!(sessions(&wrapped), sessions(&bare), "{number}");
+        assert_eq!(wrapped.header.counts, bare.header.counts, "{number}");
+        let envelope = wrapped.header.sources[0].envelope.clone().unwrap();
+        assert_eq!((envelope.damaged, envelope.missing, envelope.late), (0, 0, 0), "{number}");
+    }
+}
+
+#[test]
+fn syslog_gives_what_a_prefix_has_not() {
+    let csv = read(include_bytes!("server-logs/syslog-bare.csv")).unwrap();
+    let syslog = read(include_bytes!("server-logs/syslog-bare.rfc3339")).unwrap();
+    let prefix = syslog.header.sources[0].prefix.as_deref();
+    assert_eq!(prefix, Some("%m [%p] %q%u@%d "));
+    let texts = |workload: &CapturedWorkload| {
+        let text = |step: &pgtoll_replay::CapturedStep| format!("{:?}", step.request);
+        let mut texts: Vec<String> = workload.steps.iter().map(text).collect();
+        texts.sort();
+        texts
+    };
+    assert_eq!(texts(&syslog), texts(&csv));
+    assert_eq!(syslog.sessions.len(), csv.sessions.len());
+}
+
+#[test]
+fn entries_that_repeat_a_statement_are_skipped_and_samples_are_said() {
+    let mut log = String::new();
+    let mut add = |text: &str| {
+        log.push_str("2026-11-29 10:00:00.001 UTC [7] LOG:  ");
+        log.push_str(text);
+        log.push('\n');
+    };
+    add("duration: 2.000 ms  plan:\n\tQuery Text: select 1");
+    add("AUDIT: SESSION,1,1,READ,SELECT,,,select 1,<not logged>");
+    add("parameter \"log_transaction_sample_rate\" changed to \"0.1\"");
+    for _ in 0..100 {
+        add("duration: 12.000 ms  statement: select 1");
+    }
+    let workload = read(log.as_bytes()).unwrap();
+    let counts = &workload.header.counts;
+    assert_eq!((counts.plans, counts.audits, counts.statements), (1, 1, 100));
+    let findings = check(&workload.header).unwrap();
+    let text = |topic: &str| {
+        findings.iter().find(|finding| finding.topic == topic).map(|finding| finding.text.clone())
+    };
+    assert_eq!(
+        text("sample").as_deref(),
+        Some(
+            "statements are not in the log: log_transaction_sample_rate was changed to 0.1; no statement is \
+             shorter than 12 ms"
+        )
+    );
+    assert_eq!(text("left out").as_deref(), Some("1 entries of pgaudit, 1 plans of auto_explain"));
+}
+
 #[test]
 fn an_export_of_several_servers_takes_a_name() {
     let event = |server: &str, text: &str| {

@@ -71,13 +71,15 @@ fn source_words(source: &LogSource) -> String {
 
 /// The form of an export, and how its events differ from the server's own log.
 fn envelope_words(envelope: &LogEnvelope) -> String {
-    let LogEnvelope { form, events, foreign, duplicates, reordered, late, damaged } = envelope;
+    let LogEnvelope { form, events, foreign, duplicates, reordered, late, damaged, missing } =
+        envelope;
     let counts = [
         (foreign, "of others"),
         (duplicates, "came twice"),
         (reordered, "put in order"),
         (late, "too late for their place"),
         (damaged, "cut or damaged"),
+        (missing, "missing"),
     ];
     let seen = counts.into_iter().filter(|(count, _)| **count > 0);
     let words: Vec<String> = seen.map(|(count, words)| format!("{count} {words}")).collect();

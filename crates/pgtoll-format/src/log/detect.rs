@@ -4,17 +4,26 @@ use crate::log::{LinePrefix, LogError, LogFormat, csv, stderr};
 
 /// The format of a log by its first bytes, of which `sample` has some thousand: stderr with the prefix
 /// that is given, or with one of those that are in use.
-pub fn detect(sample: &[u8], prefix: Option<&LinePrefix>) -> Result<LogFormat, LogError> {
+///
+/// `outer` is what an [`Envelope`](crate::log::Envelope) puts before the server's prefix.
+pub fn detect(
+    sample: &[u8],
+    outer: &str,
+    prefix: Option<&LinePrefix>,
+) -> Result<LogFormat, LogError> {
     if memchr::memchr(0, sample).is_some() {
         let before = sample.iter().take_while(|byte| **byte != 0);
         let line = 1 + before.filter(|byte| **byte == b'\n').count() as u64;
         return Err(LogError::Binary { line });
     }
     if let Some(prefix) = prefix {
+        let prefix = prefix.behind(outer);
         let matches =
-            sample.split(|byte| *byte == b'\n').any(|line| stderr::begins_entry(line, prefix));
-        return if matches {
-            Ok(LogFormat::Stderr(prefix.clone()))
+            sample.split(|byte| *byte == b'\n').any(|line| stderr::begins_entry(line, &prefix));
+        return if !prefix.has_session() {
+            Err(LogError::Sessions)
+        } else if matches {
+            Ok(LogFormat::Stderr(prefix))
         } else {
             Err(LogError::Unknown { line: 1 })
         };
@@ -25,7 +34,9 @@ pub fn detect(sample: &[u8], prefix: Option<&LinePrefix>) -> Result<LogFormat, L
     let lines: Vec<&[u8]> =
         sample.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).take(LINES).collect();
     // A csv record has no severity where a prefix would end.
-    let prefixes = PREFIXES.iter().filter_map(|text| LinePrefix::parse(text).ok());
+    let prefixes = PREFIXES.iter().chain(PREFIXES_WITHOUT_SESSION);
+    let prefixes = prefixes.filter_map(|text| Some(LinePrefix::parse(text).ok()?.behind(outer)));
+    let prefixes = prefixes.filter(LinePrefix::has_session);
     let fit = |prefix: &LinePrefix| {
         lines.iter().filter(|line| stderr::begins_entry(line, prefix)).count()
     };
@@ -69,4 +80,15 @@ const PREFIXES: [&str; 20] = [
     "%m [%p] ",
     "%t [%p]: ",
     "%t [%p] ",
+];
+
+/// In use with syslog, which has the process.
+const PREFIXES_WITHOUT_SESSION: &[&str] = &[
+    "user=%u,db=%d,app=%a,client=%h ",
+    "user=%u,db=%d ",
+    "%q%u@%d/%a ",
+    "%q%u@%d ",
+    "%m ",
+    "%t ",
+    "",
 ];

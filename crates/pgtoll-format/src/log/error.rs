@@ -32,6 +32,9 @@ pub enum LogError {
         /// The first line that fits nothing.
         line: u64,
     },
+    /// The prefix has neither `%p` nor `%c`.
+    #[error("log_line_prefix has neither %p nor %c, so sessions cannot be distinguished")]
+    Sessions,
     /// Bytes that no log has.
     #[error("line {line}: binary data")]
     Binary {
@@ -49,6 +52,7 @@ impl LogError {
             | Self::Language { line, .. }
             | Self::Unknown { line }
             | Self::Binary { line } => *line,
+            Self::Sessions => 1,
         }
     }
 
@@ -63,9 +67,10 @@ impl LogError {
                 "set lc_messages = 'C' and log again: other languages are not read"
             }
             Self::Unknown { .. } => {
-                "csvlog, jsonlog and stderr are read; of stderr, name the server's log_line_prefix: \
-                 --prefix '%m [%p] '"
+                "of stderr or syslog, name the server's log_line_prefix: --prefix '%m [%p] '; of JSON, the \
+                 text's key: --field PATH"
             }
+            Self::Sessions => "set log_line_prefix = '%m [%p] ' or a longer one, and log again",
             Self::Binary { .. } => "name log files; compressed ones end in .gz, .zst, .lz4 or .xz",
         };
         Some(hint.to_owned())

@@ -39,6 +39,17 @@ pub enum LogMessage<'a> {
     ExecutorStatistics,
     /// A fast-path call, whose arguments are not logged.
     FastPathCall,
+    /// An entry of `pgaudit`, which repeats a statement.
+    Audit,
+    /// A plan of `auto_explain`, which repeats a statement.
+    Plan,
+    /// A setting was changed while the server runs.
+    SettingChanged {
+        /// Its name.
+        name: &'a [u8],
+        /// The value that it has now.
+        value: &'a [u8],
+    },
     /// `log_lock_waits`: a lock took longer than `deadlock_timeout`.
     LockWait,
     /// Anything else.
@@ -78,7 +89,8 @@ pub(crate) fn parse(message: &[u8]) -> LogMessage<'_> {
         Some(b'f') => {
             message.starts_with(b"fastpath function call: ").then_some(LogMessage::FastPathCall)
         }
-        Some(b'p') => lock_wait(message),
+        Some(b'p') => setting_changed(message).or_else(|| lock_wait(message)),
+        Some(b'A') => message.starts_with(b"AUDIT: ").then_some(LogMessage::Audit),
         _ => None,
     }
     .unwrap_or(LogMessage::Other)
@@ -91,6 +103,14 @@ fn statement(message: &[u8]) -> Option<LogMessage<'_>> {
 fn execute(message: &[u8]) -> Option<LogMessage<'_>> {
     let (name, sql, is_fetch) = execution(message)?;
     Some(LogMessage::Execute { name, sql, is_fetch })
+}
+
+/// `parameter "NAME" changed to "VALUE"`.
+fn setting_changed(message: &[u8]) -> Option<LogMessage<'_>> {
+    let rest = message.strip_prefix(b"parameter \"")?;
+    let (name, rest) = rest.split_at(memchr::memchr(b'"', rest)?);
+    let value = rest.strip_prefix(b"\" changed to \"")?.strip_suffix(b"\"")?;
+    Some(LogMessage::SettingChanged { name, value })
 }
 
 /// `execute NAME[/PORTAL]: SQL` or `execute fetch from NAME[/PORTAL]: SQL`.
@@ -112,6 +132,7 @@ fn duration(message: &[u8]) -> Option<LogMessage<'_>> {
     let duration_us = microseconds(&rest[..end])?;
     let phase = match rest[end + 3..].strip_prefix(b"  ") {
         None => None,
+        Some(rest) if rest.starts_with(b"plan:") => return Some(LogMessage::Plan),
         Some(rest) if rest.starts_with(b"parse ") => Some(TimedPhase::Parse),
         Some(rest) if rest.starts_with(b"bind ") => Some(TimedPhase::Bind),
         Some(rest) => match (rest.strip_prefix(b"statement: "), execution(rest)) {

@@ -32,7 +32,7 @@ mod time;
 
 pub use detect::detect;
 pub use entry::{LogEntry, LogFields, LogSessionId, LogSeverity, SqlState, VirtualXid};
-pub use envelope::{Envelope, EnvelopeCounts, EnvelopeReader, detect_envelope};
+pub use envelope::{Envelope, EnvelopeCounts, EnvelopeReader, LogContent, detect_envelope};
 pub use error::LogError;
 pub use message::{LogMessage, TimedPhase};
 pub use parameters::{ParameterList, parameters};

@@ -22,9 +22,6 @@ pub enum PrefixError {
     /// It ends in a single `%`.
     #[error("log_line_prefix ends in %")]
     Incomplete,
-    /// Neither `%p` nor `%c`.
-    #[error("log_line_prefix has neither %p nor %c, so sessions cannot be distinguished")]
-    NoSession,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,11 +90,19 @@ impl LinePrefix {
         if !literal.is_empty() {
             parts.push(PrefixPart::Literal(literal));
         }
-        let has = |escape: u8| parts.contains(&PrefixPart::Escape(escape));
-        if !has(b'p') && !has(b'c') {
-            return Err(PrefixError::NoSession);
-        }
         Ok(Self { text: text.to_owned(), parts })
+    }
+
+    /// Whether it has `%p` or `%c`: without, sessions cannot be distinguished.
+    pub fn has_session(&self) -> bool {
+        self.fields().session
+    }
+
+    /// The prefix of lines which have another one before this.
+    #[must_use]
+    pub(crate) fn behind(&self, outer: &str) -> Self {
+        let text = format!("{outer}{}", self.text);
+        Self::parse(&text).unwrap_or_else(|_| self.clone())
     }
 
     /// The setting's value.
@@ -180,7 +185,11 @@ impl<F: Fn(&[u8]) -> bool> Attempt<'_, F> {
                             || (length > 0 && self.after_padding(part, end, found, left))
                     }
                     None if is_free(*escape) => self.free(part, *escape, at, found, left),
-                    None => false,
+                    // Of a process that has none; what follows is not of it.
+                    None => {
+                        fixed(*escape, text, found) == Some(0)
+                            && self.follow(part + 1, at, found, left)
+                    }
                 }
             }
         }
@@ -358,6 +367,8 @@ mod tests {
         let all = "%m|%u|%d|%c|%l|%i|%v|%x|%e|%Q|";
         let line = format!("{t}.606 UTC|a|d|6b01f509.1267|4|idle in transaction|0/2|0|00000|-12|");
         check(all, &line, Some("a"), 0x1267);
+        let background = format!("{t}.606 UTC [4711] 6b01f509.1267  0 ");
+        check("%m [%p] %c %v %x ", &background, None, 4711);
         check("%-6p%u|", "4711  alice|", Some("alice"), 4711);
         check("%6p|%-10u|", "  4711|alice     |", Some("alice"), 4711);
     }
@@ -369,7 +380,7 @@ mod tests {
         }
         assert_eq!(LinePrefix::parse("%m %y"), Err(PrefixError::Escape('y')));
         assert_eq!(LinePrefix::parse("%p %"), Err(PrefixError::Incomplete));
-        assert_eq!(LinePrefix::parse("%m "), Err(PrefixError::NoSession));
+        assert!(!LinePrefix::parse("%m ").unwrap().has_session());
     }
 
     proptest! {

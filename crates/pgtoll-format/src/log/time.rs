@@ -55,6 +55,27 @@ pub(crate) fn epoch(text: &[u8]) -> Option<(i64, usize)> {
     Some((seconds * 1_000_000 + milliseconds * 1000, whole + 4))
 }
 
+/// Appends `2026-11-21 19:46:17.606` of milliseconds since 1970.
+pub(crate) fn write_timestamp(time_ms: i64, text: &mut Vec<u8>) {
+    let day = time_ms.div_euclid(86_400_000);
+    let ms = time_ms.rem_euclid(86_400_000);
+    // Days since a first of March at the begin of 400 years.
+    let shifted = day + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = (month + 2) % 12 + 1;
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let (hour, minute) = (ms / 3_600_000, ms / 60_000 % 60);
+    let (second, ms) = (ms / 1000 % 60, ms % 1000);
+    let time = format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{ms:03}");
+    text.extend_from_slice(time.as_bytes());
+}
+
 fn number(digits: &[u8]) -> Option<i64> {
     let digit =
         |value: i64, byte: &u8| byte.is_ascii_digit().then(|| value * 10 + i64::from(byte - b'0'));
@@ -74,6 +95,17 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn written_times_are_read_as_they_were() {
+        // Years 1 to 9999.
+        for day in -719_162_i64..2_932_896 {
+            let time_ms = day * 86_400_000 + day.rem_euclid(86_399_999);
+            let mut text = Vec::new();
+            write_timestamp(time_ms, &mut text);
+            assert_eq!(timestamp(&text), Some((time_ms * 1000, 23)), "{}", text.escape_ascii());
+        }
+    }
 
     #[test]
     fn times_are_microseconds_since_1970() {

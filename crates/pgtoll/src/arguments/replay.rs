@@ -97,15 +97,18 @@ Examples:
 #[derive(Args, Debug)]
 pub(crate) struct LogOptions {
     /// Log files of one server, the oldest first: stderr, csvlog or jsonlog, compressed or not. Exports of
-    /// CloudWatch, Cloud Logging, Azure, container runtimes and CloudNativePG are recognised.
+    /// CloudWatch, Cloud Logging, Azure, container runtimes and CloudNativePG are recognised, and syslog.
     #[arg(required = true, value_name = "LOG")]
     pub(crate) logs: Vec<PathBuf>,
     /// The server's `log_line_prefix`, of stderr. Default: one of those that are in use.
     #[arg(long, value_name = "PREFIX", value_parser = line_prefix)]
     pub(crate) prefix: Option<LinePrefix>,
-    /// The server, where an export has events of several: its log stream, instance or pod.
+    /// The server, where an export has events of several: its log stream, instance, pod or host.
     #[arg(long, value_name = "NAME")]
     pub(crate) server: Option<String>,
+    /// The key of the server's text in other JSON: `record.log`, or `/a.b/c` where keys have points.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) field: Option<String>,
 }
 
 #[derive(Args, Debug)]

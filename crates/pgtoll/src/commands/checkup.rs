@@ -1,6 +1,5 @@
 //! `pgtoll checkup`: what each safety of a server buys and costs.
 
-use std::io::BufReader;
 use std::path::Path;
 use std::time::Duration;
 
@@ -77,7 +76,7 @@ fn read_of_record(record: FinishedRecord) -> Option<Vec<CheckedRecord>> {
 
 /// The last recovery in a log that is named.
 fn recovery_in(log: &Path) -> anyhow::Result<SeenRecovery> {
-    let seen = last_recovery(&mut BufReader::new(open_log(log)?));
+    let seen = last_recovery(open_log(log)?);
     seen.with_context(|| format!("read {}", log.display()))?.ok_or_else(|| {
         Usage::error(
             format!("{}: no recovery from a crash, of 16 MB of WAL or more", log.display()),

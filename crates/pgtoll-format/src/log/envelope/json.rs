@@ -1,6 +1,7 @@
 //! Events as JSON objects: of CloudWatch, Cloud Logging, Azure, Docker, CloudNativePG and collectors.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
@@ -155,6 +156,16 @@ struct JsonEvent<'a> {
     #[serde(borrow)]
     ts: Option<&'a RawValue>,
     #[serde(borrow)]
+    date: Option<&'a RawValue>,
+    #[serde(borrow, rename = "@timestamp")]
+    at_timestamp: Option<&'a RawValue>,
+    /// Loki's key.
+    #[serde(borrow)]
+    line: Option<&'a RawValue>,
+    /// Added by Fluent Bit and Fluentd.
+    #[serde(borrow)]
+    kubernetes: Option<&'a RawValue>,
+    #[serde(borrow)]
     log: Option<&'a RawValue>,
     #[serde(borrow, rename = "logStreamName")]
     log_stream: Option<Cow<'a, str>>,
@@ -202,6 +213,13 @@ struct Labels<'a> {
     database_id: Option<Cow<'a, str>>,
 }
 
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Kubernetes<'a> {
+    #[serde(borrow)]
+    pod_name: Option<Cow<'a, str>>,
+}
+
 /// Whether the first object is an event; of `jsonlog`, which needs no envelope, it is none.
 pub(super) fn has_events(sample: &[u8]) -> bool {
     let mut scanner = JsonScanner::default();
@@ -210,7 +228,7 @@ pub(super) fn has_events(sample: &[u8]) -> bool {
         if serde_json::from_slice::<JsonlogEntry<'_>>(object).is_ok() {
             return false;
         }
-        match parse(object) {
+        match parse(object, None) {
             Ok(Some(_)) => return true,
             Ok(None) => {}
             Err(()) => return false,
@@ -231,20 +249,26 @@ struct JsonlogEntry<'a> {
 }
 
 /// The event in an object; `None`: it has no message of a server.
-pub(super) fn parse(object: &[u8]) -> Result<Option<Event<'_>>, ()> {
+pub(super) fn parse<'a>(object: &'a [u8], field: Option<&str>) -> Result<Option<Event<'a>>, ()> {
     let mut event: JsonEvent<'_> = serde_json::from_slice(object).map_err(|_| ())?;
-    let time = event.timestamp.or(event.time).or(event.ts);
+    let time = event.timestamp.or(event.time).or(event.ts).or(event.date).or(event.at_timestamp);
     let id = event.event_id.take().or(event.insert_id.take());
     let server = server(&mut event);
-    let Some(Message { text, is_part }) = message(event)? else { return Ok(None) };
+    let message = match field {
+        Some(field) => message_at(object, field),
+        None => message(event)?,
+    };
+    let Some(Message { text, is_part }) = message else { return Ok(None) };
     Ok(Some(Event { time_ns: time.and_then(time_ns), server, id, text, is_part }))
 }
 
 fn server<'a>(event: &mut JsonEvent<'a>) -> Option<Cow<'a, str>> {
     let labels = |raw: &'a RawValue| serde_json::from_str::<Resource<'a>>(raw.get()).ok();
     let named = event.log_stream.take().or(event.logging_pod.take());
+    let pod = |raw: &'a RawValue| serde_json::from_str::<Kubernetes<'a>>(raw.get()).ok()?.pod_name;
     named
         .or_else(|| event.resource.and_then(labels)?.labels.database_id)
+        .or_else(|| event.kubernetes.and_then(pod))
         .or(event.resource_id.take())
 }
 
@@ -270,8 +294,28 @@ fn message(event: JsonEvent<'_>) -> Result<Option<Message<'_>>, ()> {
         return Ok(Some(Message { text: into_bytes(text), is_part }));
     }
     let payload = event.json_payload.or(event.properties).and_then(|payload| payload.message);
-    let text = event.text_payload.or(payload).or_else(|| event.message.and_then(string));
+    let message = event.message.or(event.line);
+    let text = event.text_payload.or(payload).or_else(|| message.and_then(string));
     Ok(text.map(|text| Message { text: into_bytes(text), is_part: false }))
+}
+
+/// The text at a path of an object: a line, or an object, which is one of `jsonlog`.
+fn message_at<'a>(object: &'a [u8], path: &str) -> Option<Message<'a>> {
+    let (path, separator) = match path.strip_prefix('/') {
+        Some(path) => (path, '/'),
+        None => (path, '.'),
+    };
+    let mut value: &RawValue = serde_json::from_slice(object).ok()?;
+    for key in path.split(separator) {
+        let mut keys: HashMap<Cow<'_, str>, &RawValue> = serde_json::from_str(value.get()).ok()?;
+        value = keys.remove(key)?;
+    }
+    let text = match string(value) {
+        Some(text) => into_bytes(text),
+        None => Cow::Borrowed(value.get().as_bytes()),
+    };
+    let is_text = !matches!(value.get(), "null" | "true" | "false");
+    is_text.then_some(Message { text, is_part: false })
 }
 
 const DOCKER_LINE_BYTES: usize = 16 << 10;

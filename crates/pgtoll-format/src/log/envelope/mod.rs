@@ -17,14 +17,19 @@
 //! ```
 
 mod container;
+mod content;
 mod json;
 mod order;
+mod syslog;
+
+pub use content::LogContent;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use json::JsonScanner;
 use order::OrderWindow;
+use syslog::{Joint, SyslogChunk, SyslogLine};
 
 use crate::log::time::timestamp;
 
@@ -37,6 +42,8 @@ pub enum Envelope {
     Container,
     /// A time as in RFC 3339, a space, the server's line: exports of CloudWatch to S3.
     TimedLines,
+    /// Lines of syslog, as `rsyslogd`, `syslog-ng` and `journalctl` write them.
+    Syslog,
 }
 
 impl Envelope {
@@ -46,6 +53,15 @@ impl Envelope {
             Self::Json => "JSON events",
             Self::Container => "container log",
             Self::TimedLines => "lines with a time",
+            Self::Syslog => "syslog",
+        }
+    }
+
+    /// The prefix that it puts before each line of the server, and so before the server's `log_line_prefix`.
+    pub fn prefix(self) -> &'static str {
+        match self {
+            Self::Syslog => syslog::PREFIX,
+            Self::Json | Self::Container | Self::TimedLines => "",
         }
     }
 }
@@ -59,6 +75,9 @@ pub fn detect_envelope(sample: &[u8]) -> Option<Envelope> {
     let line = begin.split(|byte| *byte == b'\n').next()?;
     if container::parse(line).is_some() {
         return Some(Envelope::Container);
+    }
+    if syslog::has_server(begin) {
+        return Some(Envelope::Syslog);
     }
     timed(line).map(|_| Envelope::TimedLines)
 }
@@ -78,6 +97,8 @@ pub struct EnvelopeCounts {
     pub late: u64,
     /// Events that are cut or are no JSON.
     pub damaged: u64,
+    /// Messages that the sequence numbers of syslog show to be missing.
+    pub missing: u64,
     /// Events by the server that sent them, as the envelope names it.
     pub servers: BTreeMap<String, u64>,
 }
@@ -109,9 +130,22 @@ pub struct EnvelopeReader {
     /// The parts of a text before its last, by stream.
     parts: BTreeMap<String, Vec<u8>>,
     last_time_ns: i64,
+    /// The time at which the export is read, in microseconds since 1970.
+    read_us: i64,
+    /// The last sequence number of each process.
+    sequences: HashMap<Stream, u64>,
+    /// A single number is that of a piece, not of a message.
+    has_pieces_only: bool,
+    /// The path of the text in JSON objects; `None`: one of those that are in use.
+    field: Option<String>,
     counts: EnvelopeCounts,
 }
 
+/// A process of a server.
+type Stream = (String, u32);
+
+/// Processes beyond these are forgotten.
+const STREAMS_MAX: usize = 100_000;
 /// Servers beyond these are not counted by name.
 const SERVERS_MAX: usize = 1000;
 /// Parts that no end follows are given up.
@@ -130,6 +164,10 @@ impl EnvelopeReader {
             window: OrderWindow::default(),
             parts: BTreeMap::new(),
             last_time_ns: i64::MIN,
+            read_us: 0,
+            sequences: HashMap::new(),
+            has_pieces_only: false,
+            field: None,
             counts: EnvelopeCounts::default(),
         }
     }
@@ -139,6 +177,25 @@ impl EnvelopeReader {
     pub fn of_server(mut self, server: Option<String>) -> Self {
         self.server = server;
         self
+    }
+
+    /// Takes the text of JSON objects at this path: `kubernetes.log`, or `/a.b/c` where keys have points.
+    #[must_use]
+    pub fn of_field(mut self, field: Option<String>) -> Self {
+        self.field = field;
+        self
+    }
+
+    /// Tells when the export is read, in microseconds since 1970: times of RFC 3164 have no year.
+    #[must_use]
+    pub fn read_at(mut self, read_us: i64) -> Self {
+        self.read_us = read_us;
+        self
+    }
+
+    /// Whether events come newest first, and are more than can be put in order.
+    pub fn is_descending(&self) -> bool {
+        self.counts.late > 1000 && self.counts.late > self.counts.events / 8
     }
 
     /// Adds the export's next bytes.
@@ -172,12 +229,12 @@ impl EnvelopeReader {
     pub fn take(&mut self, log: &mut Vec<u8>) {
         match self.envelope {
             Envelope::Json => self.take_objects(log),
-            Envelope::Container | Envelope::TimedLines => self.take_lines(log),
+            Envelope::Container | Envelope::TimedLines | Envelope::Syslog => self.take_lines(log),
         }
         if self.finished {
             self.counts.damaged += self.parts.len() as u64;
             self.parts.clear();
-            self.window.drain(log);
+            self.window.drain(&mut self.counts, log);
         }
     }
 
@@ -186,7 +243,7 @@ impl EnvelopeReader {
         let mut scanner = std::mem::take(&mut self.scanner);
         while let Some(object) = scanner.next_object(&buffer[self.start..]) {
             let object = self.start + object.start..self.start + object.end;
-            match json::parse(&buffer[object]) {
+            match json::parse(&buffer[object], self.field.as_deref()) {
                 Ok(Some(event)) => self.take_event(event, log),
                 Ok(None) => self.counts.foreign += 1,
                 Err(()) => self.counts.damaged += 1,
@@ -211,6 +268,13 @@ impl EnvelopeReader {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             let event = match self.envelope {
                 Envelope::Container => container::parse(line),
+                Envelope::Syslog => match syslog::parse(line, self.read_us) {
+                    Some(line) => {
+                        self.take_syslog(&line, log);
+                        continue;
+                    }
+                    None => None,
+                },
                 _ => timed(line),
             };
             match event {
@@ -229,8 +293,9 @@ impl EnvelopeReader {
         self.buffer = buffer;
     }
 
-    fn take_event(&mut self, event: Event<'_>, log: &mut Vec<u8>) {
-        if let Some(server) = event.server.as_deref() {
+    /// Counts an event of a server; whether it is taken.
+    fn is_wanted(&mut self, server: Option<&str>) -> bool {
+        if let Some(server) = server {
             let servers = &mut self.counts.servers;
             if let Some(count) = servers.get_mut(server) {
                 *count += 1;
@@ -238,8 +303,59 @@ impl EnvelopeReader {
                 servers.insert(server.to_owned(), 1);
             }
         }
-        if self.server.is_some() && self.server.as_deref() != event.server.as_deref() {
+        let is_wanted = self.server.is_none() || self.server.as_deref() == server;
+        self.counts.foreign += u64::from(!is_wanted);
+        is_wanted
+    }
+
+    /// Joins the pieces of a message where its first one waits.
+    fn take_syslog(&mut self, line: &SyslogLine<'_>, log: &mut Vec<u8>) {
+        let Some(chunk) = &line.chunk else {
             self.counts.foreign += 1;
+            return;
+        };
+        if !self.is_wanted(Some(&line.host)) {
+            return;
+        }
+        let stream = (line.host.clone().into_owned(), chunk.pid);
+        // A process numbers one message as its first.
+        self.has_pieces_only |= chunk.sequence.is_none()
+            && chunk.number == Some(1)
+            && self.sequences.contains_key(&stream);
+        let joint = chunk.joint(self.window.last_piece(&stream), self.has_pieces_only);
+        let mut text = match joint {
+            Joint::New | Joint::Same => Vec::new(),
+            Joint::Line | Joint::PrefixedLine => vec![b'\n'],
+        };
+        let has_prefix = matches!(joint, Joint::New | Joint::PrefixedLine);
+        chunk.write(line.time_ns, has_prefix, &mut text);
+        let piece = (chunk.number.unwrap_or(1), chunk.text.len());
+        self.count_missing(&stream, joint, chunk);
+        if joint != Joint::New {
+            // Where messages have no number, the next piece is known by its own.
+            let next = chunk.sequence.and(chunk.number);
+            if !self.window.append(&stream, next, piece, &text) {
+                self.counts.damaged += 1;
+            }
+            return;
+        }
+        let counts = &mut self.counts;
+        self.window.push(line.time_ns, None, Some((stream, piece)), &text, counts, log);
+    }
+
+    /// A message of one piece has its own number alone; so has a piece of a message without one.
+    fn count_missing(&mut self, stream: &Stream, joint: Joint, chunk: &SyslogChunk<'_>) {
+        let Some(number) = chunk.sequence.or(chunk.number) else { return };
+        if self.sequences.len() >= STREAMS_MAX {
+            self.sequences.clear();
+        }
+        let last = self.sequences.insert(stream.clone(), number).filter(|_| joint == Joint::New);
+        // A lower one is of another process with the same id.
+        self.counts.missing += last.map_or(0, |last| number.saturating_sub(last.saturating_add(1)));
+    }
+
+    fn take_event(&mut self, event: Event<'_>, log: &mut Vec<u8>) {
+        if !self.is_wanted(event.server.as_deref()) {
             return;
         }
         let stream = event.server.as_deref().unwrap_or_default();
@@ -260,7 +376,7 @@ impl EnvelopeReader {
         let time_ns = event.time_ns.unwrap_or(self.last_time_ns);
         self.last_time_ns = time_ns;
         let counts = &mut self.counts;
-        self.window.push(time_ns, event.id.as_deref(), &text, counts, log);
+        self.window.push(time_ns, event.id.as_deref(), None, &text, counts, log);
     }
 }
 
@@ -272,7 +388,7 @@ fn timed(line: &[u8]) -> Option<Event<'_>> {
     Some(Event { time_ns: Some(time_ns), server: None, id: None, text, is_part: false })
 }
 
-/// Nanoseconds since 1970 of `2026-11-29T10:00:00.123456789Z` or `…+01:00`.
+/// Nanoseconds since 1970 of `2026-11-29T10:00:00.123456789Z`, `…+01:00` or `…+0100`.
 pub(crate) fn rfc3339_ns(text: &[u8]) -> Option<i64> {
     let mut fixed: [u8; 19] = text.get(..19)?.try_into().ok()?;
     if !matches!(fixed[10], b'T' | b't') {
@@ -286,15 +402,15 @@ pub(crate) fn rfc3339_ns(text: &[u8]) -> Option<i64> {
     let fraction = digits.iter().chain(b"000000000").take(9);
     let fraction_ns = fraction.fold(0_i64, |value, digit| value * 10 + i64::from(digit - b'0'));
     let zone = &rest[if digits.is_empty() { 0 } else { digits.len() + 1 }..];
-    let offset_s = match zone {
-        b"Z" | b"z" => 0,
-        [sign @ (b'+' | b'-'), hours @ .., b':', tens, ones] if hours.len() == 2 => {
-            let two = |tens: u8, ones: u8| {
-                let is_number = tens.is_ascii_digit() && ones.is_ascii_digit();
-                is_number.then(|| i64::from(tens - b'0') * 10 + i64::from(ones - b'0'))
-            };
-            let offset = two(hours[0], hours[1])? * 3600 + two(*tens, *ones)? * 60;
-            if *sign == b'-' { -offset } else { offset }
+    let two = |tens: u8, ones: u8| {
+        let is_number = tens.is_ascii_digit() && ones.is_ascii_digit();
+        is_number.then(|| i64::from(tens - b'0') * 10 + i64::from(ones - b'0'))
+    };
+    let offset_s = match *zone {
+        [b'Z' | b'z'] => 0,
+        [sign @ (b'+' | b'-'), a, b, b':', c, d] | [sign @ (b'+' | b'-'), a, b, c, d] => {
+            let offset = two(a, b)? * 3600 + two(c, d)? * 60;
+            if sign == b'-' { -offset } else { offset }
         }
         _ => return None,
     };

@@ -67,6 +67,17 @@ fn exports() -> Vec<(&'static str, String)> {
     let collector = |_: usize, ms: u64, text: &str| {
         format!("{{\"ts\":{}.{:03},\"message\":{text}}}", ms / 1000, ms % 1000)
     };
+    let loki = |_: usize, ms: u64, text: &str| {
+        format!(
+            "{{\"labels\":{{\"pod\":\"a\"}},\"line\":{text},\"timestamp\":\"{}\"}}",
+            rfc3339(ms)
+        )
+    };
+    let fluent_bit = |_: usize, ms: u64, text: &str| {
+        let date = format!("{}.{:03}", ms / 1000, ms % 1000);
+        let pod = "\"kubernetes\":{\"pod_name\":\"shop-1\",\"labels\":{}}";
+        format!("{{\"date\":{date},\"stream\":\"stderr\",\"log\":{text},{pod}}}")
+    };
     let container: Vec<String> = LINES
         .iter()
         .zip(0_u64..)
@@ -93,6 +104,8 @@ fn exports() -> Vec<(&'static str, String)> {
         ("Azure", events(azure, "\n")),
         ("Docker", events(docker, "\n")),
         ("a collector", events(collector, "\n")),
+        ("Loki", events(loki, "\n")),
+        ("Fluent Bit", events(fluent_bit, "\n")),
         ("a container runtime", container.join("\n")),
         ("S3", s3.join("\n")),
     ]
@@ -148,6 +161,58 @@ fn events_that_come_backwards_mixed_or_twice_are_put_in_order() {
     let twice = [event(1, "a"), event(2, "b"), event(1, "a")].concat();
     let (log, counts) = unwrapped(twice.as_bytes(), 4096);
     assert_eq!((&*log, counts.duplicates, counts.events), ("a\nb\n", 1, 2));
+}
+
+#[test]
+fn pieces_of_syslog_are_joined_and_what_is_missing_is_counted() {
+    let line = |pid: u32, text: &str| format!("Nov 29 10:00:00 db1 postgres[{pid}]: {text}\n");
+    let export = [
+        line(7, "[1-1] LOG:  statement: select 1,"),
+        line(8, "[4-1] LOG:  x"),
+        line(7, "[1-2] #0112"),
+        line(7, "[2-1] ERROR:  y"),
+        line(7, "[2-3] STATEMENT:  z"),
+        line(7, "[5-1] LOG:  end"),
+        line(9, "[1-2] #011begun before"),
+        "Nov 29 10:00:00 db1 sshd[7]: x\n".to_owned(),
+        "no line\n".to_owned(),
+    ]
+    .concat();
+    let (log, counts) = unwrapped(export.as_bytes(), 4096);
+    let time = "1969-11-29 10:00:00.000 UTC";
+    let expected = [
+        format!("{time} [7] LOG:  statement: select 1,\n\t2\n"),
+        format!("{time} [8] LOG:  x\n{time} [7] LOG:  end\n"),
+    ];
+    assert_eq!(log, expected.concat());
+    let EnvelopeCounts { events, damaged, missing, foreign, .. } = counts;
+    assert_eq!((events, damaged, missing, foreign), (3, 3, 2, 1));
+}
+
+#[test]
+fn a_field_is_named_by_its_path() {
+    let event = r#"{"time":"2026-11-29T10:00:00Z","a.b":{"c":"x"},"d":{"e":"y"},"f":{"pid":7}}"#;
+    for (path, expected) in
+        [("/a.b/c", "x\n"), ("d.e", "y\n"), ("f", "{\"pid\":7}\n"), ("d.c", ""), ("", "")]
+    {
+        let mut reader = EnvelopeReader::new(Envelope::Json).of_field(Some(path.to_owned()));
+        reader.push(event.as_bytes());
+        reader.finish();
+        let mut log = Vec::new();
+        reader.take(&mut log);
+        assert_eq!(String::from_utf8(log).unwrap(), expected, "{path}");
+    }
+}
+
+#[test]
+fn events_that_come_backwards_beyond_the_window_are_seen() {
+    let mut reader = EnvelopeReader::new(Envelope::Json);
+    let mut log = Vec::new();
+    for ms in (0..30_000).rev() {
+        reader.push(format!("{{\"timestamp\":{ms},\"message\":\"x\"}}\n").as_bytes());
+        reader.take(&mut log);
+        assert!(ms > 5000 || reader.is_descending(), "{ms}");
+    }
 }
 
 #[test]

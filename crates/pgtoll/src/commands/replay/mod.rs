@@ -172,7 +172,12 @@ fn plan_of(options: &LogOptions) -> anyhow::Result<Option<CapturedWorkload>> {
 }
 
 fn reading(options: &LogOptions) -> LogReading<'_> {
-    LogReading { prefix: options.prefix.as_ref(), server: options.server.as_deref() }
+    LogReading {
+        prefix: options.prefix.as_ref(),
+        server: options.server.as_deref(),
+        field: options.field.as_deref(),
+        read_us: jiff::Timestamp::now().as_microsecond(),
+    }
 }
 
 /// The logs, and how many bytes they have together.
