@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pgtoll_predict::{PredictError, WatchSession};
+use pgtoll_predict::{PredictError, WatchSession, system_identifier};
 use pgtoll_record::{
     CheckedArchive, CheckedDatabase, CheckedServer, CheckedSlot, CommitOverride, SeenRecovery,
     WatchSource,
@@ -86,11 +86,13 @@ pub(crate) fn read(session: &mut WatchSession, host: String) -> Result<ServerFac
     }
     let rights =
         Rights { monitors: is_true(&row, "monitors")?, reads_redo: is_true(&row, "reads_redo")? };
+    let provider = pgtoll_predict::provider(session)?;
     let settings = settings(session)?;
     let archives = settings.get("archive_mode").is_some_and(|mode| mode != "off");
     let server = CheckedServer {
         host,
         version: session.parameter("server_version").unwrap_or_default().to_owned(),
+        provider: provider.map(|provider| provider.facts().name.to_owned()),
         role: row.text("role")?.to_owned(),
         data_bytes: data_bytes(session),
         commit_overrides: commit_overrides(session)?,
@@ -132,11 +134,6 @@ fn settings(session: &mut WatchSession) -> Result<BTreeMap<String, String>, Erro
     );
     let pair = |row: &Row| Ok((row.text("name")?.to_owned(), row.text("value")?.to_owned()));
     session.query(&sql)?.iter().map(pair).collect()
-}
-
-fn system_identifier(session: &mut WatchSession) -> Option<String> {
-    let sql = "SELECT system_identifier::text AS identifier FROM pg_control_system()";
-    session.query_one(sql).ok()?.text("identifier").ok().map(str::to_owned)
 }
 
 /// A role may not be allowed to connect to all of them.

@@ -27,6 +27,7 @@ mod page;
 mod page_difference;
 mod page_kind;
 pub mod pglz;
+mod provider;
 mod random;
 mod relation;
 mod text;
@@ -47,6 +48,7 @@ pub use page::{
 };
 pub use page_difference::{HeaderField, PageDifference};
 pub use page_kind::PageKind;
+pub use provider::{AURORA_FUNCTION, Provider, ProviderFacts};
 pub use random::SplitMix64;
 pub use relation::{BlockNumber, ForkNumber, RelFileLocator, RelationFork};
 pub use text::{hex, is_unprintable, shell_quoted, single_quoted, unhex};

@@ -23,6 +23,25 @@ pub enum PredictError {
         /// The role.
         role: String,
     },
+    /// The role may not call a function that each look calls.
+    #[error("role {role:?} may not call {function}()")]
+    NoFunction {
+        /// The function.
+        function: &'static str,
+        /// The role, as SQL quotes it.
+        quoted: String,
+        /// The role.
+        role: String,
+    },
+    /// A provider's storage service keeps pages and WAL.
+    #[error(
+        "{provider} keeps pages and WAL in storage of its own: its checksums, full-page images and \
+         checkpoints are not PostgreSQL's, and no view shows them"
+    )]
+    OwnStorage {
+        /// The provider.
+        provider: &'static str,
+    },
     /// It writes no WAL of its own.
     #[error("the server is a standby: it writes no WAL of its own and logs no hints")]
     Standby,
@@ -73,6 +92,14 @@ impl PredictError {
         Some(match self {
             Self::Wire(error) => return error.hint(),
             Self::NoMonitor { quoted, .. } => format!("GRANT pg_monitor TO {quoted};"),
+            Self::NoFunction { function, quoted, .. } => {
+                format!("GRANT EXECUTE ON FUNCTION {function}() TO {quoted};")
+            }
+            Self::OwnStorage { .. } => {
+                "pgtoll lab judge and pgtoll replay work over a connection: they \
+                                        judge commits and latency, whatever the storage"
+                    .to_owned()
+            }
             Self::NoReplication { remedy, .. } | Self::Refused { remedy, .. } => remedy.clone(),
             Self::Wal(error) => return error.hint(),
             Self::Thread(_) => {

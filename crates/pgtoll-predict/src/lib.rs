@@ -41,6 +41,7 @@ use pgtoll_record::Interval;
 pub use answer::{Watched, costs_of, prediction_record};
 pub use error::PredictError;
 pub use question::{AskedValue, SettingQuestion};
+pub use server::{provider, system_identifier};
 pub use session::{SessionCost, WatchSession};
 pub use timing::page_costs;
 pub use wal::watch_with_wal;

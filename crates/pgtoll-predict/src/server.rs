@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pgtoll_format::{MajorFacts, ServerVersion};
+use pgtoll_format::{AURORA_FUNCTION, MajorFacts, Provider, ProviderFacts, ServerVersion};
 use pgtoll_observe::{cores, cpu_model};
 use pgtoll_record::{WATCHED_PAGES, WATCHED_WAL, WatchSource, WatchedServer};
 use pgtoll_wire::Error;
@@ -56,7 +56,7 @@ pub(crate) fn identify(
          pg_has_role(current_user, 'pg_read_all_stats', 'USAGE') AS monitor, \
          current_setting('block_size') AS block, \
          pg_size_bytes(current_setting('wal_segment_size')) AS segment, \
-         (SELECT system_identifier FROM pg_control_system()) AS system",
+         has_function_privilege('pg_control_checkpoint()', 'EXECUTE') AS reads_redo",
     )?;
     if row.text("monitor")? != "t" && row.text("super")? != "on" {
         let role = row.text("role")?.to_owned();
@@ -65,6 +65,12 @@ pub(crate) fn identify(
     }
     if row.text("standby")? == "t" {
         return Err(PredictError::Standby);
+    }
+    let provider = provider(session)?;
+    if row.text("reads_redo")? != "t" {
+        let role = row.text("role")?.to_owned();
+        let quoted = row.text("quoted")?.to_owned();
+        return Err(PredictError::NoFunction { function: "pg_control_checkpoint", quoted, role });
     }
     let names = SETTINGS.map(|name| format!("'{name}'")).join(",");
     let settings: BTreeMap<String, String> = session
@@ -79,7 +85,8 @@ pub(crate) fn identify(
     let server = WatchedServer {
         version,
         version_text: row.text("version")?.to_owned(),
-        system_identifier: row.text("system")?.to_owned(),
+        provider: provider.map(|provider| provider.facts().name.to_owned()),
+        system_identifier: system_identifier(session).unwrap_or_default(),
         block_bytes: row.parse("block")?,
         segment_bytes: row.parse("segment")?,
         data_bytes: data_bytes(session),
@@ -91,7 +98,7 @@ pub(crate) fn identify(
         started: row.text("started")?.to_owned(),
         settings,
     };
-    let privileges = privileges(session, is_super)?;
+    let privileges = privileges(session, is_super, provider)?;
     Ok((server, facts, privileges))
 }
 
@@ -104,7 +111,36 @@ fn data_bytes(session: &mut WatchSession) -> Option<u64> {
     session.query_one(sql).ok()?.parse("bytes").ok()
 }
 
-fn privileges(session: &mut WatchSession, is_super: bool) -> Result<Privileges, Error> {
+/// The cluster's identifier, in decimal; `None` where the role may not read it.
+pub fn system_identifier(session: &mut WatchSession) -> Option<String> {
+    let sql = "SELECT system_identifier::text AS identifier FROM pg_control_system()";
+    session.query_one(sql).ok()?.text("identifier").ok().map(str::to_owned)
+}
+
+/// The provider of a managed server. One whose storage is its own is refused.
+pub fn provider(session: &mut WatchSession) -> Result<Option<Provider>, PredictError> {
+    let marks = Provider::ALL.map(|provider| {
+        let ProviderFacts { prefix, setting, .. } = provider.facts();
+        format!("('{prefix}', '{setting}')")
+    });
+    let rows = session.query(&format!(
+        "SELECT prefix, (SELECT count(*) FROM pg_proc WHERE proname = '{AURORA_FUNCTION}') AS functions \
+         FROM (VALUES {}) AS mark (prefix, name) WHERE current_setting(name, true) IS NOT NULL \
+         OR EXISTS (SELECT FROM pg_settings s WHERE starts_with(s.name, prefix))",
+        marks.join(",")
+    ))?;
+    let prefixes = rows.iter().map(|row| row.text("prefix")).collect::<Result<Vec<_>, Error>>()?;
+    let functions = rows.first().map_or(Ok("0"), |row| row.text("functions"))?;
+    let provider = Provider::detect(prefixes, functions != "0");
+    let facts = provider.map(Provider::facts).filter(|facts| facts.has_own_storage);
+    facts.map_or(Ok(provider), |facts| Err(PredictError::OwnStorage { provider: facts.name }))
+}
+
+fn privileges(
+    session: &mut WatchSession,
+    is_super: bool,
+    provider: Option<Provider>,
+) -> Result<Privileges, Error> {
     let buffercache = extension_schema(session, "pg_buffercache")?;
     let inspect = extension_schema(session, "pageinspect")?;
     let statements = match extension_schema(session, "pg_stat_statements")? {
@@ -115,7 +151,13 @@ fn privileges(session: &mut WatchSession, is_super: bool) -> Result<Privileges, 
             .then_some(schema),
         None => None,
     };
-    let (streams, stream_remedy) = streaming(session, is_super)?;
+    let (streams, stream_remedy) = match provider {
+        Some(provider) => {
+            let name = provider.facts().name;
+            (false, format!("{name} sends its WAL to no client: the bounds are what can be had"))
+        }
+        None => streaming(session, is_super)?,
+    };
     let create = |name: &str| Some(format!("CREATE EXTENSION {name};"));
     let inspects = inspect.is_some() && is_super;
     let sources = vec![
@@ -136,13 +178,16 @@ fn privileges(session: &mut WatchSession, is_super: bool) -> Result<Privileges, 
             available: inspects,
             gives: "LSNs of dirty pages: the pages that checksums would log, counted (E2+)"
                 .to_owned(),
-            remedy: if is_super {
-                create("pageinspect").filter(|_| inspect.is_none())
-            } else {
-                Some(
+            remedy: match provider {
+                _ if is_super => create("pageinspect").filter(|_| inspect.is_none()),
+                Some(provider) => Some(format!(
+                    "only superusers may read pages, and {} makes none: the bounds are what can be had",
+                    provider.facts().name
+                )),
+                None => Some(
                     "only superusers may read pages: watch as one, with CREATE EXTENSION pageinspect;"
                         .to_owned(),
-                )
+                ),
             },
         },
         WatchSource {
@@ -157,10 +202,10 @@ fn privileges(session: &mut WatchSession, is_super: bool) -> Result<Privileges, 
             gives: "what would become of it under other settings: WAL without hints, other \
                     checkpoints, compression"
                 .to_owned(),
-            remedy: Some(if streams {
-                "--wal stream".to_owned()
-            } else {
-                format!("{stream_remedy}; then --wal stream")
+            remedy: Some(match provider {
+                Some(_) => stream_remedy.clone(),
+                None if streams => "--wal stream".to_owned(),
+                None => format!("{stream_remedy}; then --wal stream"),
             }),
         },
     ];

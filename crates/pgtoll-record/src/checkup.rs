@@ -51,6 +51,9 @@ pub struct CheckedServer {
     pub host: String,
     /// Its version, as `server_version` has it.
     pub version: String,
+    /// The provider of a managed server, where its settings show one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
     /// The role of the sessions.
     pub role: String,
     /// Bytes of all databases; `None` where the role may not see them.

@@ -53,7 +53,11 @@ pub struct WatchedServer {
     pub version: String,
     /// `version()`: with the platform.
     pub version_text: String,
-    /// The identifier of its cluster; a text, since it is larger than other programs' integers.
+    /// The provider of a managed server, where its settings show one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// The identifier of its cluster; a text, since it is larger than other programs' integers. Empty where
+    /// the role may not read it.
     pub system_identifier: String,
     /// The settings on which the answers depend, as `SHOW` has them.
     pub settings: BTreeMap<String, String>,

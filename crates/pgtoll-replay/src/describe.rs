@@ -141,7 +141,7 @@ fn missing(counts: &LogCounts) -> Option<LogFinding> {
     (!parts.is_empty()).then(|| finding("sample", LogFindingState::Missing, text, remedy))
 }
 
-/// With so many durations, some are below a millisecond.
+/// With this number of durations, some are below a millisecond.
 const LEAST_DURATIONS: u64 = 100;
 
 fn left_out(counts: &LogCounts) -> Option<LogFinding> {

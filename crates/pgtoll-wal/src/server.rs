@@ -34,11 +34,12 @@ impl ServerError {
         let hint = match self {
             Self::Wire(error) => return error.hint(),
             Self::Replication(error) => match error.sqlstate() {
-                // No such role, no line in pg_hba.conf, not the role for it, or no place.
-                Some("28000" | "42501" | "53300") => {
-                    "it takes a role with REPLICATION, a line for database replication in \
-                     pg_hba.conf, and a free place among max_wal_senders"
+                Some("42501") => {
+                    "ALTER ROLE … REPLICATION; managed servers send their WAL to no client"
                 }
+                // No such role, or no line in pg_hba.conf.
+                Some("28000") => "add a line for the database replication to pg_hba.conf",
+                Some("53300") => "raise max_wal_senders",
                 _ => return error.hint(),
             },
             Self::Wal(WalError::UnknownMagic { .. }) => {

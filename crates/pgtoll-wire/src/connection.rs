@@ -53,6 +53,12 @@ impl Connection {
         self.backend_pid
     }
 
+    /// Whether another process answers than the one that the connection was promised: a pooler is between.
+    pub fn is_pooled(&mut self) -> Result<bool, Error> {
+        let pid: i32 = self.query_one("SELECT pg_backend_pid() AS pid")?.parse("pid")?;
+        Ok(pid != self.backend_pid)
+    }
+
     /// Returns a handle that cancels this session's statements, also when the connection is of no use any more. `None`
     /// where the way to the server is not known.
     pub fn cancel_handle(&self) -> Option<&CancelHandle> {

@@ -9,7 +9,7 @@ mod transactions;
 use std::time::Duration;
 
 use pgtoll_estimate::percent_of_share;
-use pgtoll_format::{ByteSize, TimeSpan};
+use pgtoll_format::{ByteSize, Provider, ProviderFacts, TimeSpan};
 use pgtoll_record::{
     CheckedRecord, CheckedRecordKind, CheckupRecord, Interval, PredictionAnswer, Safety, SafetyRow,
     SafetyState, VerificationOutcome,
@@ -21,8 +21,26 @@ pub(crate) use recovery::forecast;
 pub(crate) fn rows(checkup: &CheckupRecord) -> Vec<SafetyRow> {
     let mut rows: Vec<SafetyRow> =
         Safety::ALL.into_iter().filter_map(|safety| row(safety, checkup)).collect();
+    for row in &mut rows {
+        beside_provider(row, checkup);
+    }
     rows.sort_by_key(|row| (row.state, row.safety));
     rows
+}
+
+/// Copies that views do not show are not called missing.
+fn beside_provider(row: &mut SafetyRow, checkup: &CheckupRecord) {
+    let Some(provider) = checkup.server.provider.as_deref().and_then(Provider::named) else {
+        return;
+    };
+    let is_of_copies = matches!(row.safety, Safety::Standbys | Safety::Archive);
+    if !is_of_copies || row.state == SafetyState::Held {
+        return;
+    }
+    let ProviderFacts { name, copies, .. } = provider.facts();
+    row.state = SafetyState::Unknown;
+    row.now = format!("{}; {name} keeps others, which views do not show: {copies}", row.now);
+    row.advice = Some(format!("see the settings of the instance at {name}"));
 }
 
 fn row(safety: Safety, checkup: &CheckupRecord) -> Option<SafetyRow> {

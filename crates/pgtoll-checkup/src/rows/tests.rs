@@ -34,6 +34,25 @@ fn standby(sync_state: &str) -> StandbyWindow {
     }
 }
 
+#[test]
+fn copies_that_a_provider_keeps_are_not_called_missing() {
+    let mut record = sound();
+    record.server.archive = None;
+    record.server.settings.insert("archive_mode".to_owned(), "off".to_owned());
+    record.server.settings.insert("synchronous_standby_names".to_owned(), String::new());
+    record.loss = Some(LossWindow { standbys: Vec::new(), ..record.loss.unwrap_or_default() });
+    let state = |record: &CheckupRecord, safety: Safety| {
+        rows(record).into_iter().find(|row| row.safety == safety).map(|row| row.state)
+    };
+    for safety in [Safety::Standbys, Safety::Archive] {
+        assert_ne!(state(&record, safety), Some(SafetyState::Unknown), "{safety:?}");
+        let provider = Some("Amazon RDS".to_owned());
+        let server = CheckedServer { provider, ..record.server.clone() };
+        let managed = CheckupRecord { server, ..record.clone() };
+        assert_eq!(state(&managed, safety), Some(SafetyState::Unknown), "{safety:?}");
+    }
+}
+
 /// A server that lacks nothing, watched by a role that sees all.
 fn sound() -> CheckupRecord {
     let confirmed = Spread { median: 3.0, p95: 9.0, most: 12.0 };

@@ -84,9 +84,7 @@ impl PassedOn<'_> {
         if progress.window_ended {
             self.interim.ask();
         }
-        let is_of_server = |read: &ReadWal| {
-            read.streamed.summary.system_identifier.to_string() == progress.server.system_identifier
-        };
+        let is_of_server = |read: &ReadWal| !is_of_another(read, progress.server);
         let newer = self.interim.take().filter(is_of_server);
         let newer = newer.and_then(|read| watched_wal(self.asked, read));
         let has_news = progress.has_news || newer.is_some();
@@ -113,6 +111,12 @@ fn end_of_wal(dsn: &Dsn, interrupt: &Interrupt) -> Option<pgtoll_format::Lsn> {
     row.parse("at").ok()
 }
 
+/// A role that may not read the server's identifier is not told of another's.
+fn is_of_another(read: &ReadWal, server: &WatchedServer) -> bool {
+    let identifier = read.streamed.summary.system_identifier.to_string();
+    !server.system_identifier.is_empty() && identifier != server.system_identifier
+}
+
 fn joined(
     running: ScopedJoinHandle<'_, Result<ReadWal, PredictError>>,
 ) -> Result<ReadWal, PredictError> {
@@ -121,9 +125,8 @@ fn joined(
 
 /// Adds what was read to what was seen.
 fn add(server: &WatchedServer, seen: &mut ServerWatch, requested: &WalQuestion, read: ReadWal) {
-    let identifier = read.streamed.summary.system_identifier.to_string();
     let has_any = read.streamed.summary.from.is_some();
-    if has_any && identifier != server.system_identifier {
+    if has_any && is_of_another(&read, server) {
         seen.discarded.push("the WAL that was sent is of another cluster".to_owned());
         return;
     }

@@ -167,6 +167,36 @@ fn generated_finding_codes() {
     check(&root().join("docs/src/reference/findings.md"), &page);
 }
 
+/// Rights as `rights.rs` tests them, and what is known of providers.
+#[test]
+fn generated_managed_servers() {
+    let mut page = "# Managed servers and rights\n\n\
+        ## Rights\n\n\
+        Figures over a connection, by role. The integration tests run each cell on PostgreSQL 13 to 18, as a role that owns nothing in a database\n\
+        where `PUBLIC` may not create. *Without*: the command works, and its answer names the statement that gives the rest. *No*: refused before\n\
+        anything is watched, with this hint. `replay record` and `replay run` take the rights of the sessions that they pass on or replay.\n\n"
+        .to_owned();
+    page.push_str(&crate::rights::page());
+    page.push_str(
+        "\n## Providers\n\n\
+         A provider is recognised by its settings. Where pages and WAL are in storage of its own, `predict` and `checkup` are refused: checksums,\n\
+         full-page images and checkpoints are not PostgreSQL's there, and a figure would be of something else. Elsewhere the engine is PostgreSQL's; no\n\
+         role streams WAL or reads pages, and copies that views do not show are not called missing. `lab judge` and `replay` work everywhere. No\n\
+         such server was at hand: these are facts of documents.\n\n\
+         | provider | settings | storage | copies that views do not show | source |\n|---|---|---|---|---|\n",
+    );
+    for provider in pgtoll_format::Provider::ALL {
+        let facts = provider.facts();
+        let storage = if facts.has_own_storage { "its own" } else { "files" };
+        let _ = writeln!(
+            page,
+            "| {} | `{}*` | {storage} | {} | {} |",
+            facts.name, facts.prefix, facts.copies, facts.source
+        );
+    }
+    check(&root().join("docs/src/reference/managed.md"), &page);
+}
+
 #[test]
 fn generated_command_line_reference() {
     let scratch = Scratch::new();

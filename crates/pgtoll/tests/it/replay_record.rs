@@ -18,6 +18,8 @@ use crate::support::{Ran, Scratch, pgtoll, pid_of, run, running, servers};
 pub(crate) struct Recording {
     child: Child,
     stderr: BufReader<std::process::ChildStderr>,
+    /// Lines before it listened.
+    pub(crate) warnings: Vec<String>,
     /// Where it listens: a socket's file, or address and port.
     pub(crate) address: String,
 }
@@ -45,11 +47,14 @@ impl Recording {
             .unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
-        stderr.read_line(&mut line).unwrap();
+        let mut warnings = Vec::new();
+        while stderr.read_line(&mut line).unwrap() > 0 && !line.contains("listening at") {
+            warnings.push(std::mem::take(&mut line));
+        }
         let address =
             line.strip_prefix("pgtoll: listening at ").and_then(|item| item.split_once(';'));
-        let Some((address, _)) = address else { panic!("{line}") };
-        Self { child, stderr, address: address.to_owned() }
+        let Some((address, _)) = address else { panic!("{warnings:?} {line}") };
+        Self { child, stderr, warnings, address: address.to_owned() }
     }
 
     /// pgbench with 8 clients, 25 transactions each.

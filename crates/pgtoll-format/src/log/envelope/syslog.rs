@@ -34,7 +34,7 @@ pub(super) struct SyslogChunk<'a> {
     pub(super) text: Cow<'a, [u8]>,
 }
 
-/// How a piece goes on.
+/// The joint of a piece to those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Joint {
     /// It begins a message.

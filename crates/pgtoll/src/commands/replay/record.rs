@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use pgtoll_record::{LogExamination, Provenance, Status};
@@ -11,7 +12,7 @@ use pgtoll_replay::{
 use pgtoll_report::{RecordKind, TableOptions};
 use pgtoll_system::Interrupt;
 use pgtoll_system::create_private;
-use pgtoll_wire::ClientListener;
+use pgtoll_wire::{ClientListener, Dsn};
 
 use crate::again;
 use crate::arguments::{OutputOptions, ReplayRecordArguments};
@@ -65,6 +66,14 @@ pub(crate) fn run(
     output::finish(record, format, &TableOptions::default(), None, printer)
 }
 
+/// As far as a session of this role shows.
+fn is_pooled(to: &Dsn) -> bool {
+    let session = to.with_default_connect_timeout(PROBE_TIMEOUT).connect();
+    session.is_ok_and(|mut session| session.is_pooled().unwrap_or(false))
+}
+
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
+
 fn plan_file(arguments: &ReplayRecordArguments) -> anyhow::Result<File> {
     let path = arguments.plan.display();
     match create_private(&arguments.plan) {
@@ -91,6 +100,13 @@ fn capture(
             "pgtoll: other hosts can connect to {address}, and what they send, passwords too, comes \
              unencrypted"
         ));
+    }
+    if is_pooled(&arguments.to) {
+        printer.warn(
+            "pgtoll: warning: a connection pooler is at --to: the plan has a session for each of its \
+             clients, and a replay takes as many connections\n  hint: capture between the pooler and the \
+             server, or replay through a pooler too",
+        );
     }
     let mut is_begun = false;
     let mut is_told = false;

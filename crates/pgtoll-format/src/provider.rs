@@ -1,0 +1,150 @@
+//! Providers of managed servers: their marks, and how they differ from PostgreSQL.
+//!
+//! No such server was at hand: facts are from the documents that each one names.
+
+/// A provider of managed servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Provider {
+    /// Amazon RDS for PostgreSQL.
+    AmazonRds,
+    /// Amazon Aurora PostgreSQL.
+    AmazonAurora,
+    /// Cloud SQL for PostgreSQL.
+    CloudSql,
+    /// AlloyDB for PostgreSQL.
+    AlloyDb,
+    /// Azure Database for PostgreSQL, flexible server.
+    Azure,
+    /// Neon.
+    Neon,
+}
+
+/// How a provider's servers differ from PostgreSQL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProviderFacts {
+    /// Its name.
+    pub name: &'static str,
+    /// The prefix of its settings, with the point.
+    pub prefix: &'static str,
+    /// A setting that its servers have.
+    pub setting: &'static str,
+    /// Pages and WAL are kept by a storage service, not by the server in files: checksums, full-page
+    /// images, checkpoints and the flush of WAL are not PostgreSQL's.
+    pub has_own_storage: bool,
+    /// Copies and backups that the server's views do not show.
+    pub copies: &'static str,
+    /// The source of these facts, and its date or the date it was read.
+    pub source: &'static str,
+}
+
+/// The function that tells Aurora from RDS: both have the settings of RDS.
+pub const AURORA_FUNCTION: &str = "aurora_version";
+
+impl Provider {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::AmazonRds,
+        Self::AmazonAurora,
+        Self::CloudSql,
+        Self::AlloyDb,
+        Self::Azure,
+        Self::Neon,
+    ];
+
+    /// The provider of a server that has settings with these prefixes, and Aurora's function or not.
+    pub fn detect<'a>(
+        prefixes: impl IntoIterator<Item = &'a str>,
+        has_aurora_function: bool,
+    ) -> Option<Self> {
+        let prefixes: Vec<&str> = prefixes.into_iter().collect();
+        // AlloyDB may have settings of Cloud SQL, too.
+        let order = [Self::AlloyDb, Self::CloudSql, Self::Azure, Self::Neon, Self::AmazonRds];
+        let found = order.into_iter().find(|provider| prefixes.contains(&provider.facts().prefix));
+        match found {
+            Some(Self::AmazonRds) if has_aurora_function => Some(Self::AmazonAurora),
+            found => found,
+        }
+    }
+
+    /// The provider with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|provider| provider.facts().name == name)
+    }
+
+    /// Its differences.
+    pub const fn facts(self) -> &'static ProviderFacts {
+        match self {
+            Self::AmazonRds => &ProviderFacts {
+                name: "Amazon RDS",
+                prefix: "rds.",
+                setting: "rds.extensions",
+                has_own_storage: false,
+                copies: "a Multi-AZ standby, which is copied by blocks; snapshots and archived WAL",
+                source: "docs.aws.amazon.com/AmazonRDS/latest/UserGuide, read 2026-11-29",
+            },
+            Self::AmazonAurora => &ProviderFacts {
+                name: "Amazon Aurora",
+                prefix: "rds.",
+                setting: "rds.extensions",
+                has_own_storage: true,
+                copies: "six copies of the volume in three zones; continuous backup",
+                source: "thebuild.com/blog, 2026-05-05; sqlrebel.org, 2023-10-19",
+            },
+            Self::CloudSql => &ProviderFacts {
+                name: "Cloud SQL",
+                prefix: "cloudsql.",
+                setting: "cloudsql.iam_authentication",
+                has_own_storage: false,
+                copies: "the disk's second zone of a regional instance; backups and archived WAL",
+                source: "thebuild.com/blog, 2026-05-12; cloud.google.com/sql/docs/postgres",
+            },
+            Self::AlloyDb => &ProviderFacts {
+                name: "AlloyDB",
+                prefix: "alloydb.",
+                setting: "alloydb.iam_authentication",
+                has_own_storage: true,
+                copies: "its storage service's, in several zones; continuous backup",
+                source: "cloud.google.com/alloydb/docs, read 2026-11-29",
+            },
+            Self::Azure => &ProviderFacts {
+                name: "Azure Database",
+                prefix: "azure.",
+                setting: "azure.extensions",
+                has_own_storage: false,
+                copies: "the standby of a zone-redundant server; backups and archived WAL",
+                source: "learn.microsoft.com/azure/postgresql/flexible-server, read 2026-11-29",
+            },
+            Self::Neon => &ProviderFacts {
+                name: "Neon",
+                prefix: "neon.",
+                setting: "neon.timeline_id",
+                has_own_storage: true,
+                copies: "safekeepers' WAL, and the page server's object store",
+                source: "neon.com/docs, read 2026-11-29",
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn providers_are_told_by_their_settings() {
+        for (prefixes, has_function, expected) in [
+            (&["rds."][..], false, Some(Provider::AmazonRds)),
+            (&["rds.", "apg_plan_mgmt."], true, Some(Provider::AmazonAurora)),
+            (&["cloudsql.", "alloydb."], false, Some(Provider::AlloyDb)),
+            (&["cloudsql."], false, Some(Provider::CloudSql)),
+            (&["azure."], false, Some(Provider::Azure)),
+            (&["neon."], false, Some(Provider::Neon)),
+            (&["pg_stat_statements."], true, None),
+        ] {
+            assert_eq!(Provider::detect(prefixes.iter().copied(), has_function), expected);
+        }
+        for provider in Provider::ALL {
+            assert_eq!(Provider::named(provider.facts().name), Some(provider));
+        }
+    }
+}
