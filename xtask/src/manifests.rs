@@ -9,6 +9,8 @@ use crate::{command, root, run};
 /// The oldest release with retries by index, one in the middle, the newest that the package has.
 const RELEASES: [&str; 3] = ["1.29.0", "1.33.0", "1.37.0"];
 
+const MANIFESTS: [&str; 2] = ["pgtoll-checkup.yaml", "pgtoll-fleet.yaml"];
+
 const PACKAGES: &str = include_str!("manifests.txt");
 
 pub(crate) fn check() -> anyhow::Result<()> {
@@ -17,7 +19,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
         run(command("python3")
             .args(["-m", "kubernetes_validate", "--quiet", "--strict"])
             .args(["--kubernetes-version", release])
-            .arg(root().join("deploy/kubernetes/pgtoll-fleet.yaml"))
+            .args(MANIFESTS.map(|name| root().join("deploy/kubernetes").join(name)))
             .env("PYTHONPATH", &packages))?;
     }
     Ok(())

@@ -84,7 +84,7 @@ fn found() -> anyhow::Result<Vec<String>> {
 
 /// Words of the book without what is generated.
 fn book_words() -> anyhow::Result<usize> {
-    const GENERATED: [&str; 3] = ["cli.md", "fields.md", "findings.md"];
+    const GENERATED: [&str; 4] = ["cli.md", "fields.md", "findings.md", "managed.md"];
     let listed = output(command("git").args(["ls-files", "docs/src/*.md"]))?;
     let by_hand = listed.lines().filter(|path| !GENERATED.iter().any(|name| path.ends_with(name)));
     let mut words = 0;

@@ -11,7 +11,7 @@ pub enum Provider {
     AmazonAurora,
     /// Cloud SQL for PostgreSQL.
     CloudSql,
-    /// AlloyDB for PostgreSQL.
+    /// `AlloyDB` for PostgreSQL.
     AlloyDb,
     /// Azure Database for PostgreSQL, flexible server.
     Azure,
@@ -31,9 +31,11 @@ pub struct ProviderFacts {
     /// Pages and WAL are kept by a storage service, not by the server in files: checksums, full-page
     /// images, checkpoints and the flush of WAL are not PostgreSQL's.
     pub has_own_storage: bool,
-    /// Copies and backups that the server's views do not show.
-    pub copies: &'static str,
-    /// The source of these facts, and its date or the date it was read.
+    /// A standby that the server's views do not show.
+    pub hidden_standby: Option<&'static str>,
+    /// Backups, which no view shows.
+    pub backups: &'static str,
+    /// The source of these facts, and its date where it has one.
     pub source: &'static str,
 }
 
@@ -57,7 +59,7 @@ impl Provider {
         has_aurora_function: bool,
     ) -> Option<Self> {
         let prefixes: Vec<&str> = prefixes.into_iter().collect();
-        // AlloyDB may have settings of Cloud SQL, too.
+        // This provider may have settings of Cloud SQL, too.
         let order = [Self::AlloyDb, Self::CloudSql, Self::Azure, Self::Neon, Self::AmazonRds];
         let found = order.into_iter().find(|provider| prefixes.contains(&provider.facts().prefix));
         match found {
@@ -79,48 +81,54 @@ impl Provider {
                 prefix: "rds.",
                 setting: "rds.extensions",
                 has_own_storage: false,
-                copies: "a Multi-AZ standby, which is copied by blocks; snapshots and archived WAL",
-                source: "docs.aws.amazon.com/AmazonRDS/latest/UserGuide, read 2026-11-29",
+                hidden_standby: Some("a Multi-AZ standby, copied by blocks"),
+                backups: "snapshots and WAL",
+                source: "thebuild.com/blog/2026/04/28/managed-postgres-examined-amazon-rds-for-postgresql",
             },
             Self::AmazonAurora => &ProviderFacts {
                 name: "Amazon Aurora",
                 prefix: "rds.",
                 setting: "rds.extensions",
                 has_own_storage: true,
-                copies: "six copies of the volume in three zones; continuous backup",
-                source: "thebuild.com/blog, 2026-05-05; sqlrebel.org, 2023-10-19",
+                hidden_standby: Some("six copies of the volume in three zones"),
+                backups: "continuous",
+                source: "thebuild.com/blog/2026/05/05/managed-postgres-examined-amazon-aurora-postgresql",
             },
             Self::CloudSql => &ProviderFacts {
                 name: "Cloud SQL",
                 prefix: "cloudsql.",
                 setting: "cloudsql.iam_authentication",
                 has_own_storage: false,
-                copies: "the disk's second zone of a regional instance; backups and archived WAL",
-                source: "thebuild.com/blog, 2026-05-12; cloud.google.com/sql/docs/postgres",
+                hidden_standby: Some("the second zone of a regional disk"),
+                backups: "snapshots and WAL",
+                source: "thebuild.com/blog/2026/05/12/managed-postgres-examined-google-cloud-sql-for-postgresql",
             },
             Self::AlloyDb => &ProviderFacts {
                 name: "AlloyDB",
                 prefix: "alloydb.",
                 setting: "alloydb.iam_authentication",
                 has_own_storage: true,
-                copies: "its storage service's, in several zones; continuous backup",
-                source: "cloud.google.com/alloydb/docs, read 2026-11-29",
+                hidden_standby: Some("blocks of its storage service in several zones"),
+                backups: "continuous",
+                source: "cloud.google.com/blog/products/databases/alloydb-for-postgresql-intelligent-scalable-storage, 2022-05-11",
             },
             Self::Azure => &ProviderFacts {
                 name: "Azure Database",
                 prefix: "azure.",
                 setting: "azure.extensions",
                 has_own_storage: false,
-                copies: "the standby of a zone-redundant server; backups and archived WAL",
-                source: "learn.microsoft.com/azure/postgresql/flexible-server, read 2026-11-29",
+                hidden_standby: None,
+                backups: "snapshots and WAL",
+                source: "thebuild.com/blog/managed-postgres-examined-azure-database-for-postgresql-flexible-server",
             },
             Self::Neon => &ProviderFacts {
                 name: "Neon",
                 prefix: "neon.",
                 setting: "neon.timeline_id",
                 has_own_storage: true,
-                copies: "safekeepers' WAL, and the page server's object store",
-                source: "neon.com/docs, read 2026-11-29",
+                hidden_standby: Some("WAL on safekeepers"),
+                backups: "pages in an object store",
+                source: "neon.tech/docs/reference/compatibility",
             },
         }
     }

@@ -33,13 +33,15 @@ fn beside_provider(row: &mut SafetyRow, checkup: &CheckupRecord) {
     let Some(provider) = checkup.server.provider.as_deref().and_then(Provider::named) else {
         return;
     };
-    let is_of_copies = matches!(row.safety, Safety::Standbys | Safety::Archive);
-    if !is_of_copies || row.state == SafetyState::Held {
-        return;
-    }
-    let ProviderFacts { name, copies, .. } = provider.facts();
+    let ProviderFacts { name, hidden_standby, backups, .. } = *provider.facts();
+    let hidden = match row.safety {
+        Safety::Standbys => hidden_standby,
+        Safety::Archive => Some(backups),
+        _ => None,
+    };
+    let Some(hidden) = hidden.filter(|_| row.state != SafetyState::Held) else { return };
     row.state = SafetyState::Unknown;
-    row.now = format!("{}; {name} keeps others, which views do not show: {copies}", row.now);
+    row.now = format!("{}; {name} may have what no view shows: {hidden}", row.now);
     row.advice = Some(format!("see the settings of the instance at {name}"));
 }
 

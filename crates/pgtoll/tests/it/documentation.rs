@@ -183,15 +183,19 @@ fn generated_managed_servers() {
          full-page images and checkpoints are not PostgreSQL's there, and a figure would be of something else. Elsewhere the engine is PostgreSQL's; no\n\
          role streams WAL or reads pages, and copies that views do not show are not called missing. `lab judge` and `replay` work everywhere. No\n\
          such server was at hand: these are facts of documents.\n\n\
-         | provider | settings | storage | copies that views do not show | source |\n|---|---|---|---|---|\n",
+         | provider | settings | storage | a standby that no view shows | backups | source |\n|---|---|---|---|---|---|\n",
     );
     for provider in pgtoll_format::Provider::ALL {
         let facts = provider.facts();
         let storage = if facts.has_own_storage { "its own" } else { "files" };
         let _ = writeln!(
             page,
-            "| {} | `{}*` | {storage} | {} | {} |",
-            facts.name, facts.prefix, facts.copies, facts.source
+            "| {} | `{}*` | {storage} | {} | {} | {} |",
+            facts.name,
+            facts.prefix,
+            facts.hidden_standby.unwrap_or("none"),
+            facts.backups,
+            facts.source
         );
     }
     check(&root().join("docs/src/reference/managed.md"), &page);

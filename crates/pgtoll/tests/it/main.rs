@@ -13,6 +13,7 @@ mod bridge;
 mod calibration;
 mod checksums;
 mod checkup;
+mod checkup_manifests;
 mod circles;
 mod clusters;
 mod configuration;

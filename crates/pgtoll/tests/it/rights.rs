@@ -55,9 +55,9 @@ const TABLE: [[&str; 5]; 8] = [
     ["all", "all", "all", "all", "all"],
     [NO_PAGES, PROVIDER, NO_LOG, STREAM, CREATE],
 ];
-const MONITOR: &str = "no: GRANT pg_monitor TO ROLE;";
+const MONITOR: &str = "no: GRANT pg_monitor TO NAME;";
 const ALTER: &str =
-    "no: ALTER ROLE ROLE REPLICATION; and in pg_hba.conf the line local replication ROLE peer";
+    "no: ALTER ROLE NAME REPLICATION; and in pg_hba.conf the line local replication NAME peer";
 const STREAM: &str = "no: ALTER ROLE … REPLICATION; managed servers send their WAL to no client";
 const CREATE: &str = "no: GRANT CREATE ON DATABASE … TO the role, or name another database";
 const PROVIDER: &str = "no: Amazon RDS sends its WAL to no client: the bounds are what can be had";
@@ -84,7 +84,7 @@ fn cell(ran: &Ran, role: &str) -> String {
         assert_eq!((ran.status, &*ran.stdout), (Some(2), ""), "{ran:?}");
         let hint = ran.stderr.lines().find_map(|line| line.strip_prefix("hint: "));
         let hint = hint.unwrap_or_else(|| panic!("no hint: {ran:?}"));
-        return format!("no: {}", hint.replace(role, "ROLE"));
+        return format!("no: {}", hint.replace(role, "NAME"));
     };
     let sources = json["watch"]["sources"].as_array().or(json["sources"].as_array());
     let missing = sources.into_iter().flatten().filter(|source| source["available"] == false);
