@@ -59,6 +59,10 @@ fn checked_records(path: &Path) -> anyhow::Result<Vec<CheckedRecord>> {
         let message = format!("{} is no record of verify", path.display());
         Usage::error(message, "name what pgtoll verify, or verify --drill, wrote with --json")
     })?;
+    if records.iter().any(|record| record.made.parse::<jiff::Timestamp>().is_err()) {
+        let message = format!("{} does not say when it was made", path.display());
+        return Err(Usage::error(message, "name a record as pgtoll wrote it"));
+    }
     let named = |record| CheckedRecord { path: path.display().to_string(), ..record };
     Ok(records.into_iter().map(named).collect())
 }
