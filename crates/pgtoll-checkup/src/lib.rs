@@ -138,8 +138,8 @@ pub fn checkup(
 /// A record with its age, and whether it is of this cluster.
 fn aged(record: CheckedRecord, system_identifier: Option<&str>) -> CheckedRecord {
     let made: Option<jiff::Timestamp> = record.made.parse().ok();
-    let age_s = made
-        .map_or(f64::MAX, |made| made.duration_until(jiff::Timestamp::now()).as_secs_f64());
+    let age_s =
+        made.map_or(f64::MAX, |made| made.duration_until(jiff::Timestamp::now()).as_secs_f64());
     let is_own =
         record.system_identifier.as_deref().zip(system_identifier).map(|(one, other)| one == other);
     CheckedRecord { age_s: age_s.max(0.0), is_own, ..record }

@@ -48,10 +48,20 @@ pub(crate) fn slice_over_quantile(metric: Metric) -> Option<u64> {
 pub fn is_cut_off(run: &Run, workload: &Workload, metric: Metric) -> bool {
     let Some(slicing) = &workload.slicing else { return false };
     let Some(times) = slice_over_quantile(metric) else { return false };
+    if has_equal_slices(run, workload) {
+        return false;
+    }
     let rounds = run.rounds.iter().filter(|round| round.workload == workload.name);
     let latencies = rounds.flat_map(|round| &round.latencies);
     let longest = latencies.filter_map(|latencies| quantile_ns(latencies, metric)).max();
     longest.is_some_and(|quantile| quantile.saturating_mul(times) > slicing.slice_ns)
+}
+
+/// Whether slices end after equally many transactions, however long these take: none is cut off.
+fn has_equal_slices(run: &Run, workload: &Workload) -> bool {
+    let mut slices = run.slices.iter().filter(|slice| slice.workload == workload.name);
+    let first = slices.next().map(|slice| slice.transactions);
+    slices.all(|slice| Some(slice.transactions) == first)
 }
 
 /// The workload's server CPU: for a transaction, or for an operation where it has none.

@@ -64,6 +64,9 @@ pub struct Plan {
 pub const BUDGET: Duration = Duration::from_secs(300);
 /// Long enough for many transactions, short against a neighbour's job.
 const SLICE: Duration = Duration::from_millis(50);
+/// One client that writes is slow for some tenths of a second, then quick: only many short slices spread that
+/// over all arms.
+const WRITING_SLICE: Duration = Duration::from_millis(10);
 /// A turn of operations: long against what it takes to suspend a server, short against what disturbs
 /// a machine.
 pub(crate) const TURN: Duration = Duration::from_millis(5);
@@ -221,14 +224,22 @@ impl Plan {
         round: Duration,
         choices: &Choices,
     ) -> Slicing {
+        let writes = workload_spec.mix.as_ref().is_some_and(Mix::writes);
         let usual = match workload_spec {
             spec if spec.command.is_some() => COMMAND_SLICE,
             spec if spec.rate.is_some() => OPEN_LOOP_SLICE,
+            // Settings that change before each slice take longer than that.
+            spec if writes && spec.clients() == 1 && !self.design.crossover => WRITING_SLICE,
             _ => SLICE,
         };
         let slice = choices.slice.or(workload_spec.slice.map(|slice| slice.0)).unwrap_or(usual);
         // What a program did in a slice is not known, only what it did in a round.
-        let lead_in = if workload_spec.command.is_some() { Duration::ZERO } else { LEAD_IN };
+        let lead_in = match workload_spec {
+            spec if spec.command.is_some() => Duration::ZERO,
+            // A tenth of a slice's transactions.
+            spec if writes && spec.rate.is_none() => slice / 10,
+            _ => LEAD_IN,
+        };
         let block = (slice + lead_in) * count(self.experiment.arms.len());
         Slicing {
             slice_ns: nanoseconds(slice),

@@ -104,7 +104,7 @@ pub(crate) struct MeasureArguments {
     /// 20s.
     #[arg(long, value_name = "TIME", value_parser = round_time, allow_hyphen_values = true)]
     pub(crate) round_time: Option<TimeSpan>,
-    /// A slice's length. Default: the workload's, else 50ms; with --rate 2s, for a command 200ms.
+    /// A slice's length. Default: the workload's, else 50ms; 10ms for one client that writes, 2s with --rate, 200ms for a command.
     #[arg(long, value_name = "TIME", value_parser = slice_time, allow_hyphen_values = true)]
     pub(crate) slice: Option<TimeSpan>,
     /// The seed of all random choices. Default: a new one for each run.
