@@ -424,12 +424,17 @@ fn hints_fit_the_refusal() {
     check(refused("28P01", "password authentication failed"), "~/.pgpass", "REPLICATION");
     check(refused("28000", "no pg_hba.conf entry"), "pg_hba.conf", "REPLICATION");
     check(refused("3D000", "no such database"), "dbname=", "REPLICATION");
-    for sqlstate in ["28000", "42501", "53300"] {
+    let refusals = [
+        ("28000", "the database replication to pg_hba.conf"),
+        ("42501", "ALTER ROLE … REPLICATION"),
+        ("53300", "max_wal_senders"),
+    ];
+    for (sqlstate, hint) in refusals {
         let fake = Fake::new(move |sql| match sql.trim_end_matches('\0') {
             "SELECT redo_lsn FROM pg_control_checkpoint()" => one(&["redo_lsn"], &["0/1000028"]),
             _ => vec![Act::Say([refusal(sqlstate, "no"), ready()].concat())],
         });
-        check(fake, "a role with REPLICATION", "pgpass");
+        check(fake, hint, "pgpass");
     }
 }
 

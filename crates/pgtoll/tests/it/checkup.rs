@@ -235,11 +235,11 @@ fn a_server_that_dies_ends_the_watch_and_nothing_is_called_complete() {
     }
 }
 
-/// Waits until the looks have begun: their statement is prepared.
+/// Waits until a look was answered.
 fn await_session(cluster: &Cluster) {
     let mut connection = cluster.connect("postgres").unwrap();
     let looks = "SELECT count(*) AS n FROM pg_stat_activity \
-                 WHERE application_name = 'pgtoll checkup' AND query = 'EXECUTE look'";
+                 WHERE application_name = 'pgtoll checkup' AND query = 'EXECUTE look' AND state = 'idle'";
     while connection.query_one(looks).unwrap().text("n").unwrap() == "0" {
         thread::yield_now();
     }

@@ -664,7 +664,7 @@ fn what_is_no_log_is_refused_with_its_line() {
         assert!(ran.stderr.contains(hint), "{hint}: {ran:?}");
     };
     check(b"", "wrong.log is empty", "hint: name the log files");
-    check(b"hello\nworld\n", "line 1: not a server log", "hint: csvlog, jsonlog and stderr");
+    check(b"hello\nworld\n", "line 1: not a server log", "hint: of stderr or syslog, name");
     check(b"a\nb\0c", "line 2: binary data", "hint: name log files");
     let german = "2026-11-21 19:46:17.796 UTC [4711] LOG:  Anweisung: select 1\n";
     check(german.as_bytes(), "line 1: the log's language is not English", "lc_messages = 'C'");
