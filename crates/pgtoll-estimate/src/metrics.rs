@@ -1,5 +1,7 @@
 //! The metrics of a workload, and their names.
 
+use std::collections::BTreeMap;
+
 use pgtoll_record::{Metric, OperationOf, Run, Work, Workload};
 
 use crate::samples::quantile_ns;
@@ -49,7 +51,7 @@ pub fn is_cut_off(run: &Run, workload: &Workload, metric: Metric) -> bool {
     let Some(slicing) = &workload.slicing else { return false };
     let Some(times) = slice_over_quantile(metric) else { return false };
     if has_equal_slices(run, workload) {
-        return false;
+        return fewest_in_round(run, workload).is_some_and(|fewest| fewest < times * BEYOND);
     }
     let rounds = run.rounds.iter().filter(|round| round.workload == workload.name);
     let latencies = rounds.flat_map(|round| &round.latencies);
@@ -57,8 +59,20 @@ pub fn is_cut_off(run: &Run, workload: &Workload, metric: Metric) -> bool {
     longest.is_some_and(|quantile| quantile.saturating_mul(times) > slicing.slice_ns)
 }
 
+/// Transactions beyond a quantile in a round, for it to say anything.
+pub(crate) const BEYOND: u64 = 10;
+
+/// The transactions of an arm in the round in which it did the fewest.
+fn fewest_in_round(run: &Run, workload: &Workload) -> Option<u64> {
+    let mut rounds: BTreeMap<(u32, &str), u64> = BTreeMap::new();
+    for slice in run.slices.iter().filter(|slice| slice.workload == workload.name) {
+        *rounds.entry((slice.round, &slice.arm)).or_default() += slice.transactions;
+    }
+    rounds.into_values().min()
+}
+
 /// Whether slices end after equally many transactions, however long these take: none is cut off.
-fn has_equal_slices(run: &Run, workload: &Workload) -> bool {
+pub(crate) fn has_equal_slices(run: &Run, workload: &Workload) -> bool {
     let mut slices = run.slices.iter().filter(|slice| slice.workload == workload.name);
     let first = slices.next().map(|slice| slice.transactions);
     slices.all(|slice| Some(slice.transactions) == first)

@@ -4,7 +4,7 @@ use pgtoll_record::{ArmRound, Comparison, Metric, Outliers, Run, Workload};
 
 use crate::figures::signed_percent;
 use crate::intervals::ROUNDS_NEEDED;
-use crate::metrics::{is_cut_off, metrics, name, slice_over_quantile};
+use crate::metrics::{BEYOND, has_equal_slices, is_cut_off, metrics, name, slice_over_quantile};
 
 pub(crate) fn notes(run: &Run, comparisons: &[Comparison]) -> Vec<String> {
     let mut notes = run.notes.clone();
@@ -50,10 +50,12 @@ fn cut_off_note(run: &Run, workload: &Workload) -> Option<String> {
     let name = name(lowest);
     let times = slice_over_quantile(lowest)?;
     let higher = if cut_off.next().is_some() { " and higher ones" } else { "" };
-    Some(format!(
-        "{}: no {name}{higher}: it needs slices that are {times} times as long (--slice)",
-        workload.name
-    ))
+    let needs = if has_equal_slices(run, workload) {
+        format!("{} transactions a round (--round-time)", times * BEYOND)
+    } else {
+        format!("slices that are {times} times as long (--slice)")
+    };
+    Some(format!("{}: no {name}{higher}: it needs {needs}", workload.name))
 }
 
 /// Returns a note on a null arm that widened the intervals of its row.
