@@ -66,7 +66,8 @@ pub(crate) const BEYOND: u64 = 10;
 fn fewest_in_round(run: &Run, workload: &Workload) -> Option<u64> {
     let mut rounds: BTreeMap<(u32, &str), u64> = BTreeMap::new();
     for slice in run.slices.iter().filter(|slice| slice.workload == workload.name) {
-        *rounds.entry((slice.round, &slice.arm)).or_default() += slice.transactions;
+        let transactions = rounds.entry((slice.round, &slice.arm)).or_default();
+        *transactions = transactions.saturating_add(slice.transactions);
     }
     rounds.into_values().min()
 }
