@@ -39,7 +39,7 @@ pub struct ProviderFacts {
     pub source: &'static str,
 }
 
-/// The function that tells Aurora from RDS: both have the settings of RDS.
+/// The function by which Aurora differs from RDS: both have the settings of RDS.
 pub const AURORA_FUNCTION: &str = "aurora_version";
 
 impl Provider {

@@ -64,8 +64,8 @@ pub struct Plan {
 pub const BUDGET: Duration = Duration::from_secs(300);
 /// Long enough for many transactions, short against a neighbour's job.
 const SLICE: Duration = Duration::from_millis(50);
-/// One client that writes is slow for some tenths of a second, then quick: only many short slices spread that
-/// over all arms.
+/// One client that writes is slow for a tenth of a second, then quick: only many short slices spread that over
+/// all arms.
 const WRITING_SLICE: Duration = Duration::from_millis(10);
 /// A turn of operations: long against what it takes to suspend a server, short against what disturbs
 /// a machine.

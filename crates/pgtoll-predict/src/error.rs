@@ -96,8 +96,8 @@ impl PredictError {
                 format!("GRANT EXECUTE ON FUNCTION {function}() TO {quoted};")
             }
             Self::OwnStorage { .. } => {
-                "pgtoll lab judge and pgtoll replay work over a connection: they \
-                                        judge commits and latency, whatever the storage"
+                "use pgtoll lab judge or pgtoll replay: they judge commits and latency \
+                                        over a connection, whatever the storage"
                     .to_owned()
             }
             Self::NoReplication { remedy, .. } | Self::Refused { remedy, .. } => remedy.clone(),

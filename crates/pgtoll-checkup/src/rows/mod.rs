@@ -28,18 +28,24 @@ pub(crate) fn rows(checkup: &CheckupRecord) -> Vec<SafetyRow> {
     rows
 }
 
-/// Copies that views do not show are not called missing.
+/// Where views show no copy at all, one that a provider keeps is not called missing. What they show as failing or
+/// damaged stays.
 fn beside_provider(row: &mut SafetyRow, checkup: &CheckupRecord) {
     let Some(provider) = checkup.server.provider.as_deref().and_then(Provider::named) else {
         return;
     };
     let ProviderFacts { name, hidden_standby, backups, .. } = *provider.facts();
+    let has_standby = checkup.loss.as_ref().is_some_and(|loss| !loss.standbys.is_empty());
+    let wants_standby = !setting(checkup, "synchronous_standby_names").is_empty();
     let hidden = match row.safety {
-        Safety::Standbys => hidden_standby,
-        Safety::Archive => Some(backups),
+        Safety::Standbys if !has_standby && !wants_standby => hidden_standby,
+        // A backup that is damaged makes it missing, whatever is archived.
+        Safety::Archive if checkup.server.archive.is_none() => {
+            Some(backups).filter(|_| row.state == SafetyState::Partial)
+        }
         _ => None,
     };
-    let Some(hidden) = hidden.filter(|_| row.state != SafetyState::Held) else { return };
+    let Some(hidden) = hidden else { return };
     row.state = SafetyState::Unknown;
     row.now = format!("{}; {name} may have what no view shows: {hidden}", row.now);
     row.advice = Some(format!("see the settings of the instance at {name}"));

@@ -51,6 +51,14 @@ fn copies_that_a_provider_keeps_are_not_called_missing() {
         let managed = CheckupRecord { server, ..record.clone() };
         assert_eq!(state(&managed, safety), Some(SafetyState::Unknown), "{safety:?}");
     }
+    record.server.provider = Some("Amazon RDS".to_owned());
+    record.server.settings.insert("synchronous_standby_names".to_owned(), "db2".to_owned());
+    assert_eq!(state(&record, Safety::Standbys), Some(SafetyState::Missing));
+    record.server.settings.insert("archive_mode".to_owned(), "on".to_owned());
+    let failed_age_s = Some(1.0);
+    let failing = CheckedArchive { failed_age_s, failures: 3, ..CheckedArchive::default() };
+    record.server.archive = Some(failing);
+    assert_eq!(state(&record, Safety::Archive), Some(SafetyState::Missing));
 }
 
 /// A server that lacks nothing, watched by a role that sees all.

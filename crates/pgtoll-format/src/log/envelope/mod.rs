@@ -141,8 +141,8 @@ pub struct EnvelopeReader {
     counts: EnvelopeCounts,
 }
 
-/// A process of a server.
-type Stream = (String, u32);
+/// A process, and its server.
+type Stream = (u32, String);
 
 /// Processes beyond these are forgotten.
 const STREAMS_MAX: usize = 100_000;
@@ -186,7 +186,7 @@ impl EnvelopeReader {
         self
     }
 
-    /// Tells when the export is read, in microseconds since 1970: times of RFC 3164 have no year.
+    /// Sets the time at which the export is read, in microseconds since 1970: times of RFC 3164 have no year.
     #[must_use]
     pub fn read_at(mut self, read_us: i64) -> Self {
         self.read_us = read_us;
@@ -317,7 +317,7 @@ impl EnvelopeReader {
         if !self.is_wanted(Some(&line.host)) {
             return;
         }
-        let stream = (line.host.clone().into_owned(), chunk.pid);
+        let stream = (chunk.pid, line.host.to_string());
         // A process numbers one message as its first.
         self.has_pieces_only |= chunk.sequence.is_none()
             && chunk.number == Some(1)

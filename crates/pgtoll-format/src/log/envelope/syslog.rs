@@ -96,7 +96,7 @@ pub(super) fn has_server(sample: &[u8]) -> bool {
     begins && lines().flatten().any(|line| line.chunk.is_some())
 }
 
-/// A line of a file that was read at `read_us`, which tells the year of times that have none.
+/// A line of a file that was read at `read_us`, the base of the year of times that have none.
 pub(super) fn parse(line: &[u8], read_us: i64) -> Option<SyslogLine<'_>> {
     let line = match line.strip_prefix(b"<") {
         Some(rest) => {
@@ -226,14 +226,14 @@ fn month_time(line: &[u8], read_us: i64) -> Option<(i64, &[u8])> {
     let day = number::<u32>(day.trim_ascii_start())?;
     let time = str::from_utf8(time).ok()?;
     let until_us = read_us.saturating_add(86_400_000_000);
-    // 1970 and 366 days for each year that may have passed.
+    // Years of 365 days: one too many after some decades, never too few.
     let newest = 1970 + until_us / (365 * 86_400_000_000);
     let in_year = |year: i64| {
         let text = format!("{year:04}-{month:02}-{day:02} {time}");
         timestamp(text.as_bytes()).map(|(time_us, _)| time_us)
     };
-    let times = (newest - 2..=newest).rev().filter_map(in_year);
-    let time_us = times.into_iter().find(|time_us| *time_us <= until_us)?;
+    let mut times = (newest - 2..=newest).rev().filter_map(in_year);
+    let time_us = times.find(|time_us| *time_us <= until_us)?;
     Some((time_us.checked_mul(1000)?, rest))
 }
 
