@@ -28,8 +28,8 @@ pub(crate) fn rows(checkup: &CheckupRecord) -> Vec<SafetyRow> {
     rows
 }
 
-/// Where views show no copy at all, one that a provider keeps is not called missing. What they show as failing or
-/// damaged stays.
+/// A copy that a provider may keep is not called missing, as long as views show none at all. What they show as
+/// failing or damaged stays.
 fn beside_provider(row: &mut SafetyRow, checkup: &CheckupRecord) {
     let Some(provider) = checkup.server.provider.as_deref().and_then(Provider::named) else {
         return;
