@@ -36,6 +36,12 @@ const PATRONI: [(&str, &str); 4] = [
     ("haproxy", "/usr/sbin/haproxy"),
 ];
 
+/// What reads lines for Nagios, and what reads rules and gauges as Prometheus does.
+const MONITORING: [(&str, &str); 2] = [
+    ("libmonitoring-plugin-perl", "/usr/share/perl5/Monitoring/Plugin.pm"),
+    ("prometheus", "/usr/bin/promtool"),
+];
+
 /// Where Debian puts the servers that it packages, with repmgr beside them.
 const SYSTEM_SERVERS: &str = "/usr/lib/postgresql";
 
@@ -86,6 +92,9 @@ pub(crate) fn prepare() -> anyhow::Result<Found> {
     }
     if !PATRONI.iter().all(|(_, path)| Path::new(path).is_file()) {
         packages.extend(PATRONI.iter().map(|(package, _)| *package));
+    }
+    if !MONITORING.iter().all(|(_, path)| Path::new(path).is_file()) {
+        packages.extend(MONITORING.iter().map(|(package, _)| *package));
     }
     // libFuzzer is C++.
     if !is_there("c++") {

@@ -1,17 +1,44 @@
 //! The document of a checkup.
 
-use pgtoll_estimate::percent_of_share;
+use pgtoll_estimate::{CheckupFigure, checkup_figures, percent_of_share};
 use pgtoll_record::{
     CheckupRecord, LossBounds, Safety, SafetyRow, SafetyState, Spread, StandbyWindow,
 };
 
 use crate::document::{Block, Document, Section, Table, settings};
+use crate::plugin::{PluginFacts, PluginFigure};
 use crate::prediction_numbers::span;
 use crate::records::{ReportedRecord, TableOptions};
 use crate::wal_numbers::{counted, size_of};
 
 impl ReportedRecord for CheckupRecord {
     const HAS_GAUGES: bool = true;
+    const IS_CHECK: bool = true;
+
+    /// Figures have their upper bound.
+    fn check(&self) -> Option<PluginFacts> {
+        let count = |label, state| {
+            let all = self.rows.iter().filter(|row| row.state == state);
+            PluginFigure::count(label, all.count() as u64)
+        };
+        let counts =
+            [count("missing", SafetyState::Missing), count("unknown", SafetyState::Unknown)];
+        let unit = |unit| match unit {
+            "bytes" => "B",
+            "s" | "%" => unit,
+            _ => "",
+        };
+        let upper = |figure: CheckupFigure| PluginFigure {
+            label: figure.name,
+            value: figure.upper,
+            unit: unit(figure.unit),
+        };
+        let figures = checkup_figures(self).into_iter().filter(|figure| figure.upper.is_finite());
+        Some(PluginFacts {
+            made: self.made.parse().ok(),
+            figures: counts.into_iter().chain(figures.map(upper)).collect(),
+        })
+    }
 
     fn gauges(&self) -> Option<String> {
         Some(crate::checkup_gauges::checkup_openmetrics(self))

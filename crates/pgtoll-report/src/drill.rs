@@ -8,10 +8,18 @@ use pgtoll_record::{
 };
 
 use crate::document::{Block, Document, Section, Table};
+use crate::plugin::{PluginFacts, PluginFigure};
 use crate::records::{ReportedRecord, TableOptions};
 use crate::verification;
 
 impl ReportedRecord for DrillRecord {
+    const IS_CHECK: bool = true;
+
+    fn check(&self) -> Option<PluginFacts> {
+        let bytes = PluginFigure::bytes("restored", self.backup.bytes);
+        Some(PluginFacts { made: self.made.parse().ok(), figures: vec![bytes] })
+    }
+
     /// The three verdicts, what was read and what is wrong.
     fn document(&self, options: &TableOptions) -> Document {
         let mut document = Document {

@@ -23,19 +23,22 @@ pub enum Format {
     Gobench,
     /// A row a figure.
     Csv,
+    /// A line for Nagios and its relatives.
+    Nagios,
     /// Gauges for Prometheus.
     OpenMetrics,
 }
 
 impl Format {
     /// All of them, the one for terminals first.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Table,
         Self::Markdown,
         Self::Json,
         Self::Html,
         Self::Gobench,
         Self::Csv,
+        Self::Nagios,
         Self::OpenMetrics,
     ];
 
@@ -48,6 +51,7 @@ impl Format {
             Self::Html => "html",
             Self::Gobench => "gobench",
             Self::Csv => "csv",
+            Self::Nagios => "nagios",
             Self::OpenMetrics => "openmetrics",
         }
     }
@@ -67,11 +71,12 @@ impl Format {
             Self::Html => "A page of its own",
             Self::Gobench => "Lines for benchstat",
             Self::Csv => "A row a figure",
+            Self::Nagios => "A line for Nagios and Icinga, with their exit statuses",
             Self::OpenMetrics => "Gauges for Prometheus",
         }
     }
 
-    /// Returns the endings of file names, the usual one first.
+    /// Returns the endings of file names, the usual one first; none of a format that is not for files.
     pub fn endings(self) -> &'static [&'static str] {
         match self {
             Self::Table => &["txt"],
@@ -80,6 +85,7 @@ impl Format {
             Self::Html => &["html", "htm"],
             Self::Gobench => &["bench"],
             Self::Csv => &["csv"],
+            Self::Nagios => &[],
             Self::OpenMetrics => &["prom"],
         }
     }

@@ -44,6 +44,7 @@ mod patrol;
 mod payers;
 mod plan;
 mod plot;
+mod plugin;
 mod prediction;
 mod prediction_numbers;
 mod printable;
@@ -72,6 +73,7 @@ pub use html::{html_report, overview_html};
 pub use markdown::{markdown, markdown_costs, markdown_section};
 pub use openmetrics::openmetrics;
 pub use overview::overview_text;
+pub use plugin::{PluginFacts, PluginFigure, PluginLine, PluginStatus};
 pub use printable::{is_unprintable, printable, printable_json, printable_lines};
 pub use records::{
     FinishedRecord, FinishedRecordError, RecordKind, ReportedRecord, TableOptions, json,

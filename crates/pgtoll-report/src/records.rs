@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::document::{Document, document_html, document_markdown, document_text};
 use crate::html::inert;
+use crate::plugin::{PluginFacts, PluginLine};
 use crate::{Format, Style, printable_json};
 
 /// A record that has every form: it makes a document, which all forms render. Kinds with figures for Prometheus, or
@@ -23,6 +24,8 @@ use crate::{Format, Style, printable_json};
 pub trait ReportedRecord: PrintedRecord + Serialize + DeserializeOwned + Any {
     /// Gauges for Prometheus are among its formats.
     const HAS_GAUGES: bool = false;
+    /// A line for Nagios is among its formats.
+    const IS_CHECK: bool = false;
 
     /// Makes the document.
     fn document(&self, options: &TableOptions) -> Document;
@@ -56,6 +59,11 @@ pub trait ReportedRecord: PrintedRecord + Serialize + DeserializeOwned + Any {
 
     /// Gauges for Prometheus.
     fn gauges(&self) -> Option<String> {
+        None
+    }
+
+    /// The facts of its line for Nagios, beside the conclusion.
+    fn check(&self) -> Option<PluginFacts> {
         None
     }
 
@@ -97,6 +105,7 @@ pub struct RecordKind {
     schema: &'static str,
     title: &'static str,
     has_gauges: bool,
+    is_check: bool,
     read: fn(&str) -> Result<FinishedRecord, serde_json::Error>,
 }
 
@@ -149,15 +158,20 @@ impl RecordKind {
             schema: R::SCHEMA,
             title: R::TITLE,
             has_gauges: R::HAS_GAUGES,
+            is_check: R::IS_CHECK,
             read: |json| R::read(json).map(FinishedRecord::new),
         }
     }
 
     /// The formats that such a record has.
     pub const fn formats(self) -> &'static [Format] {
-        const ALL: &[Format] =
-            &[Format::Table, Format::Markdown, Format::Json, Format::Html, Format::OpenMetrics];
-        if self.has_gauges { ALL } else { ALL.split_at(4).0 }
+        use Format::{Html, Json, Markdown, Nagios, OpenMetrics, Table};
+        match (self.is_check, self.has_gauges) {
+            (true, true) => &[Table, Markdown, Json, Html, Nagios, OpenMetrics],
+            (true, false) => &[Table, Markdown, Json, Html, Nagios],
+            (false, true) => &[Table, Markdown, Json, Html, OpenMetrics],
+            (false, false) => &[Table, Markdown, Json, Html],
+        }
     }
 
     /// The name of its schema, such as `wal-statistics`.
@@ -179,6 +193,7 @@ trait AnyRecord {
     fn kind(&self) -> RecordKind;
     fn conclusion(&self) -> Conclusion;
     fn shown(&self, format: Format, options: &TableOptions) -> Option<String>;
+    fn check(&self) -> Option<(PluginFacts, PluginLine)>;
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 }
 
@@ -197,9 +212,17 @@ impl<R: ReportedRecord> AnyRecord for R {
             Format::Markdown => Some(self.markdown()),
             Format::Json => Some(ReportedRecord::json(self)),
             Format::Html => Some(self.html()),
+            Format::Nagios => AnyRecord::check(self).map(|(_, line)| line.text()),
             Format::OpenMetrics => self.gauges(),
             Format::Gobench | Format::Csv => None,
         }
+    }
+
+    fn check(&self) -> Option<(PluginFacts, PluginLine)> {
+        let check = ReportedRecord::check(self)?;
+        let answer = self.document(&TableOptions::default()).answer;
+        let line = PluginLine::new(&self.conclusion(), &answer, &check);
+        Some((check, line))
     }
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
@@ -242,6 +265,11 @@ impl FinishedRecord {
     /// The record in this format; `None` where its kind does not have it.
     pub fn shown(&self, format: Format, options: &TableOptions) -> Option<String> {
         self.0.shown(format, options)
+    }
+
+    /// Its line for Nagios, and what is in it; `None` where its kind has none.
+    pub fn check(&self) -> Option<(PluginFacts, PluginLine)> {
+        self.0.check()
     }
 
     /// The record, if it is of this type.
@@ -387,6 +415,22 @@ mod tests {
             let has = one.kind().formats().contains(&format);
             assert_eq!(shown(format).is_some(), has, "{format:?}");
         }
+    }
+
+    #[test]
+    fn every_check_is_one_line() {
+        let records = [
+            FinishedRecord::new(vec![record()]),
+            FinishedRecord::new(crate::patrol::tests::record()),
+            FinishedRecord::new(crate::checkup::tests::record()),
+            FinishedRecord::new(crate::fleet::tests::record()),
+        ];
+        let lines: String = records
+            .iter()
+            .map(|record| record.shown(Format::Nagios, &TableOptions::default()).unwrap())
+            .collect();
+        assert_eq!(lines.lines().count(), records.len(), "{lines}");
+        insta::assert_snapshot!(lines);
     }
 
     #[test]

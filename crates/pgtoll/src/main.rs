@@ -23,7 +23,7 @@ use anyhow::Context as _;
 use arguments::{Arguments, Command};
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 use pgtoll_record::Status;
-use pgtoll_report::{is_unprintable, printable, printable_lines};
+use pgtoll_report::{PluginLine, PluginStatus, is_unprintable, printable, printable_lines};
 use pgtoll_wire::masked;
 use printer::Printer;
 
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     panics::report();
     // What a panic passes on its way out still puts in order what it has to.
     let ended = catch_unwind(run);
-    ended.unwrap_or_else(|_| exit(Status::CouldNotTell))
+    ended.unwrap_or_else(|_| no_result("internal error", &mut Printer::new(true)))
 }
 
 fn run() -> ExitCode {
@@ -115,18 +115,45 @@ fn misused(error: clap::Error) -> ExitCode {
     } else {
         drop(std::io::stderr().write_all(shown.as_bytes()));
     }
-    if error.use_stderr() { exit(Status::CouldNotTell) } else { exit(Status::Done) }
+    if !error.use_stderr() {
+        return exit(Status::Done);
+    }
+    no_result(shown.lines().next().unwrap_or_default(), &mut Printer::new(true))
 }
 
 fn ended(outcome: anyhow::Result<Status>, printer: &mut Printer) -> ExitCode {
     let written = printer.finish().context("write to standard output");
     match outcome.and_then(|status| written.map(|()| status)) {
-        Ok(status) => exit(status),
+        Ok(status) => match printer.check.take() {
+            Some(mut line) => {
+                line.settle(status);
+                checked(&line, printer)
+            }
+            None => exit(status),
+        },
         Err(error) => {
             printer.error(&error);
-            exit(Status::CouldNotTell)
+            no_result(&printer::message(&error), printer)
         }
     }
+}
+
+/// The end without a result. Nagios reads only what is on stdout, and has a status of its own for it.
+fn no_result(message: &str, printer: &mut Printer) -> ExitCode {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let is_check = words.iter().any(|word| word == "--format=nagios")
+        || words.windows(2).any(|pair| pair[0] == "--format" && pair[1] == "nagios");
+    if !is_check {
+        return exit(Status::CouldNotTell);
+    }
+    let mut line = printer.check.take().unwrap_or_default();
+    line.raise(PluginStatus::Unknown, masked(message));
+    checked(&line, printer)
+}
+
+fn checked(line: &PluginLine, printer: &mut Printer) -> ExitCode {
+    printer.data(&line.text());
+    line.status().code().into()
 }
 
 fn exit(status: Status) -> ExitCode {

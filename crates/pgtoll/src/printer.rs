@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
-use pgtoll_report::{Style, printable, printable_lines};
+use pgtoll_report::{PluginLine, Style, printable, printable_lines};
 
 use crate::hints::hint;
 use crate::mistakes::BadExperiment;
@@ -25,12 +25,15 @@ pub(crate) struct Printer {
     style: Style,
     /// Why data were lost.
     unwritten: Option<io::Error>,
+    /// The line for Nagios, which is printed when the command's status is known.
+    pub(crate) check: Option<PluginLine>,
 }
 
 impl Printer {
     pub(crate) fn new(quiet: bool) -> Self {
         let terminal = io::stderr().is_terminal();
-        Self { quiet, full: false, bar: None, terminal, style: style_of_stdout(), unwritten: None }
+        let style = style_of_stdout();
+        Self { quiet, full: false, bar: None, terminal, style, unwritten: None, check: None }
     }
 
     /// The same, with or without the evidence.
@@ -176,7 +179,7 @@ fn write_time_left(state: &ProgressState, text: &mut dyn std::fmt::Write) {
 }
 
 /// An error and its causes. Some errors say already what their cause says.
-fn message(error: &anyhow::Error) -> String {
+pub(crate) fn message(error: &anyhow::Error) -> String {
     let mut message = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !message.ends_with(&cause) {

@@ -28,6 +28,23 @@ macro_rules! finding_codes {
     };
 }
 
+impl FindingCode {
+    /// Nothing is damaged or lost, and no server refuses anything: a setting or a machine could be better.
+    pub const fn is_warning(self) -> bool {
+        matches!(
+            self,
+            Self::DoctorWarning
+                | Self::DurabilitySynchronousCommit
+                | Self::DurabilityLossWindow
+                | Self::IntegrityChecksumsOff
+                | Self::FailoverRewind
+                | Self::SpaceSlots
+                | Self::RecoveryTime
+                | Self::WritesAutovacuum
+        )
+    }
+}
+
 finding_codes! {
     /// The page's checksum does not match its contents.
     PageChecksum = "page.checksum",

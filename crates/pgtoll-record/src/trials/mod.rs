@@ -163,8 +163,12 @@ mod tests {
     const CORRUPTION: &str = "2026-11-25-corruption.json";
     const BALANCES: [&str; 2] = ["2026-11-26-balance.json", "2026-11-26-balance-19.json"];
     const BRIDGE: &str = "2026-11-26-bridge.json";
-    const TWINS: [&str; 3] = [
+    const TWINS: [&str; 7] = [
         "2026-11-23-twins.jsonl",
+        "2026-11-29-twins-all-a.jsonl",
+        "2026-11-29-twins-all-b.jsonl",
+        "2026-11-29-twins-read-write-a.jsonl",
+        "2026-11-29-twins-read-write-b.jsonl",
         "2026-11-29-servers-planted.jsonl",
         "2026-11-29-servers-same.jsonl",
     ];

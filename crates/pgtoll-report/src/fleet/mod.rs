@@ -13,6 +13,7 @@ use pgtoll_record::{
 
 use crate::document::{Block, Document, Section, Table};
 use crate::html::day;
+use crate::plugin::{PluginFacts, PluginFigure};
 use crate::records::{ReportedRecord, TableOptions};
 
 impl ReportedRecord for FleetPlan {
@@ -130,6 +131,24 @@ fn cpu_time(fleet_cpu_time: &FleetCpuTime, factor: f64) -> String {
 
 impl ReportedRecord for FleetRecord {
     const HAS_GAUGES: bool = true;
+    const IS_CHECK: bool = true;
+
+    fn check(&self) -> Option<PluginFacts> {
+        let count = |label, outcome| {
+            let all = self.backups.iter().filter(|backup| backup.outcome == outcome);
+            PluginFigure::count(label, all.count() as u64)
+        };
+        Some(PluginFacts {
+            made: self.made.parse().ok(),
+            figures: vec![
+                count("sound", FleetOutcome::Sound),
+                count("findings", FleetOutcome::Findings),
+                count("unverified", FleetOutcome::Unverified),
+                count("missing", FleetOutcome::Missing),
+                count("refused", FleetOutcome::Refused),
+            ],
+        })
+    }
 
     /// How many are sound, then the others, the worst first.
     fn document(&self, _: &TableOptions) -> Document {

@@ -9,11 +9,25 @@ use pgtoll_format::{ByteSize, TimeSpan, shell_quoted};
 use pgtoll_record::{PatrolFinding, PatrolRecord, PatrolRound};
 
 use crate::document::{Block, Document, DocumentStep, Section, Table};
+use crate::plugin::{PluginFacts, PluginFigure};
 use crate::records::{ReportedRecord, TableOptions};
 use crate::verification::{blocks, class, severity, sums};
 
 impl ReportedRecord for PatrolRecord {
     const HAS_GAUGES: bool = true;
+    const IS_CHECK: bool = true;
+
+    fn check(&self) -> Option<PluginFacts> {
+        Some(PluginFacts {
+            made: Some(self.made),
+            figures: vec![
+                PluginFigure::count("failures", self.failures),
+                PluginFigure::count("suspicions", self.suspicions),
+                PluginFigure::count("unverified_blocks", self.unverified),
+                PluginFigure::seconds("oldest_page_age", oldest_seconds(self)),
+            ],
+        })
+    }
 
     /// The verdict, how far the round is, and what is wrong by fork.
     fn document(&self, options: &TableOptions) -> Document {
@@ -171,4 +185,4 @@ fn title(finding: &PatrolFinding) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

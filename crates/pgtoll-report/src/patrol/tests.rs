@@ -59,7 +59,7 @@ fn round(number: u64, began: &str, ended: Option<&str>) -> PatrolRound {
     }
 }
 
-pub(super) fn record() -> PatrolRecord {
+pub(crate) fn record() -> PatrolRecord {
     PatrolRecord {
         schema: PATROL_SCHEMA.into(),
         pgtoll: "0".into(),

@@ -8,11 +8,27 @@ use pgtoll_record::{
 };
 
 use crate::document::{Block, Document, DocumentStep, Section, Table};
+use crate::plugin::{PluginFacts, PluginFigure};
 use crate::records::{ReportedRecord, TableOptions, one_or_several_json, read_one_or_several};
 
 /// Several data directories have several records.
 impl ReportedRecord for Vec<VerificationRecord> {
     const HAS_GAUGES: bool = true;
+    const IS_CHECK: bool = true;
+
+    fn check(&self) -> Option<PluginFacts> {
+        let sum = |count: fn(&VerificationRecord) -> u64| self.iter().map(count).sum();
+        Some(PluginFacts {
+            made: self.iter().filter_map(|record| record.made.parse().ok()).min(),
+            figures: vec![
+                PluginFigure::count("failures", sum(|record| record.failures)),
+                PluginFigure::count("suspicions", sum(|record| record.suspicions)),
+                PluginFigure::count("unverified_blocks", sum(|record| record.unverified)),
+                PluginFigure::count("wrong_files", sum(|record| record.wrong_files)),
+                PluginFigure::bytes("read", sum(|record| record.read.bytes)),
+            ],
+        })
+    }
 
     /// The verdict of each, then what is wrong by relation, with what to do.
     fn document(&self, options: &TableOptions) -> Document {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use pgtoll_format::TimeSpan;
 
 use super::output::OutputOptions;
 
@@ -12,7 +13,9 @@ Examples:
   pgtoll report --format md -o comment.md run.jsonl
   pgtoll report pg17 pg18                   side by side
   pgtoll report result --fail-if 'checksums.cpu_per_tx > 5%'
-                                            exit status 1 if it is surely more";
+                                            exit status 1 if it is surely more
+  pgtoll report --format nagios --max-age 26h verify.json
+                                            for Nagios, of last night's verify --json";
 
 #[derive(Args, Debug)]
 pub(crate) struct ReportArguments {
@@ -26,4 +29,7 @@ pub(crate) struct ReportArguments {
     /// [WORKLOAD/]ARM.METRIC, then >, <, >= or <=, then a percentage.
     #[arg(long, value_name = "EXPRESSION")]
     pub(crate) fail_if: Vec<String>,
+    /// With --format nagios: a record that was made longer ago is critical.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) max_age: Option<TimeSpan>,
 }

@@ -60,7 +60,9 @@ fn of_name(
         let message = format!("--output {}: unknown ending .{ending}", path.display());
         let known: Vec<String> = formats
             .iter()
-            .map(|format| format!(".{} ({})", format.endings()[0], format.name()))
+            .filter_map(|format| {
+                Some(format!(".{} ({})", format.endings().first()?, format.name()))
+            })
             .collect();
         Usage::error(message, format!("end it in {}; or say --format", known.join(", ")))
     })
@@ -75,6 +77,11 @@ pub(crate) fn show(
     printer: &mut Printer,
 ) -> anyhow::Result<()> {
     let format = offered(format, record.kind())?;
+    if format == Format::Nagios && file(output).is_none() {
+        // Its status is known at the end of the command.
+        printer.check = record.check().map(|(_, line)| line);
+        return Ok(());
+    }
     let table = TableOptions { style: style(output, printer), full: printer.is_full(), ..*table };
     let text = record.shown(format, &table).context("a format without a text")?;
     deliver(&text, output, printer)

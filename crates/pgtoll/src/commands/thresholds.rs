@@ -8,6 +8,8 @@ use pgtoll_measure::Plan;
 use pgtoll_predict::SettingQuestion;
 use pgtoll_record::{CheckupRecord, Header, PredictionRecord, RunResult, Status};
 
+use pgtoll_report::PluginStatus;
+
 use crate::mistakes::Usage;
 use crate::printer::Printer;
 
@@ -131,6 +133,14 @@ fn judge_decisions(
     for decision in decisions {
         let record = record.map(|name| format!("{name}: ")).unwrap_or_default();
         let line = format!("fail-if: {record}{}", decision.line);
+        let check = printer.check.as_mut();
+        match (decision.outcome, check) {
+            (ThresholdOutcome::Broken, Some(check)) => check.raise(PluginStatus::Critical, &line),
+            (ThresholdOutcome::NotResolved, Some(check)) => {
+                check.raise(PluginStatus::Unknown, &line);
+            }
+            _ => {}
+        }
         match decision.outcome {
             ThresholdOutcome::Kept => printer.say(&line),
             ThresholdOutcome::NotResolved | ThresholdOutcome::Broken => printer.warn(&line),

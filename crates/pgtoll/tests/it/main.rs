@@ -53,6 +53,7 @@ mod lab_setup;
 mod lab_watch;
 mod measuring;
 mod mistakes;
+mod monitoring;
 mod names;
 mod overview;
 mod packaging;

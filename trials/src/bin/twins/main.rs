@@ -23,7 +23,7 @@ use crate::runs::Runs;
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench twins")]
 struct Arguments {
-    /// How many runs, three minutes each
+    /// How many runs
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
     /// Seed of the first run; each has one more
@@ -32,6 +32,15 @@ struct Arguments {
     /// The servers, taken in turn: directories or major versions
     #[arg(long, value_name = "WHICH", default_values = ["15", "17", "18"])]
     postgres: Vec<String>,
+    /// Of this workload alone
+    #[arg(long, value_name = "NAME")]
+    workload: Option<String>,
+    /// The handicap: this many rows, or ten times as many for each read-write transaction
+    #[arg(long, value_name = "N", default_value_t = 14, value_parser = clap::value_parser!(u32).range(1..))]
+    rows: u32,
+    /// Each run's time. Default: three minutes, in which every kind of workload is timed
+    #[arg(long, value_name = "TIME")]
+    budget: Option<String>,
     /// Where the clusters are made
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     work_dir: PathBuf,
@@ -52,7 +61,15 @@ fn bench(arguments: &Arguments) -> anyhow::Result<bool> {
     let started = jiff::Timestamp::now();
     let host = TrialSite::prepare(&arguments.work_dir)?.host()?;
     let mut recorder = Recorder::create(&arguments.output)?;
-    let runs = Runs::prepare(&arguments.records, &arguments.work_dir)?;
+    let runs = Runs::prepare(
+        &arguments.records,
+        &arguments.work_dir,
+        runs::Case {
+            workload: arguments.workload.as_deref(),
+            rows: arguments.rows,
+            budget: arguments.budget.as_deref(),
+        },
+    )?;
 
     say("how large is the handicap?");
     let planted =
@@ -84,7 +101,15 @@ fn bench(arguments: &Arguments) -> anyhow::Result<bool> {
 
 /// The command that repeats it.
 fn command(arguments: &Arguments) -> String {
-    let Arguments { runs, seed, postgres, .. } = arguments;
+    let Arguments { runs, seed, postgres, workload, rows, budget, .. } = arguments;
     let servers = postgres.join(" --postgres ");
-    format!("cargo xtask bench twins --runs {runs} --seed {seed} --postgres {servers}")
+    let option = |name: &str, value: &Option<String>| {
+        value.as_ref().map(|value| format!(" --{name} {value}")).unwrap_or_default()
+    };
+    let workload = option("workload", workload);
+    let budget = option("budget", budget);
+    format!(
+        "cargo xtask bench twins --runs {runs} --seed {seed} --postgres {servers}{workload} \
+         --rows {rows}{budget}"
+    )
 }

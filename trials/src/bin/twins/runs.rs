@@ -16,8 +16,21 @@ const SCRIPTS: [(&str, &str); 2] = [
     ("read-only.sql", include_str!("read-only.sql")),
     ("read-write.sql", include_str!("read-write.sql")),
 ];
-/// The handicap as the experiment has it.
-const HANDICAP: (&str, u32) = ("\"pgtoll.extra\" = ", 14);
+/// The arms and their rows as the experiment has them.
+const ARMS: [(&str, u32); 2] = [("plain", 14), ("handicap", 28)];
+/// What each workload of the experiment begins with.
+const WORKLOAD: &str = "[[workloads]]\n";
+
+/// What all runs have in common.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Case<'a> {
+    /// The only workload, else all.
+    pub(crate) workload: Option<&'a str>,
+    /// The rows that every arm works on, and the handicap's more.
+    pub(crate) rows: u32,
+    /// The time of a run, as `pgtoll measure` takes it; else short rounds of every workload.
+    pub(crate) budget: Option<&'a str>,
+}
 
 /// Where runs are made, or are found.
 #[derive(Debug)]
@@ -25,16 +38,21 @@ pub(crate) struct Runs<'a> {
     pgtoll: PathBuf,
     records: &'a Path,
     work_dir: &'a Path,
+    case: Case<'a>,
 }
 
 impl<'a> Runs<'a> {
     /// Finds the program that is tried, and writes the scripts.
-    pub(crate) fn prepare(records: &'a Path, work_dir: &'a Path) -> anyhow::Result<Self> {
+    pub(crate) fn prepare(
+        records: &'a Path,
+        work_dir: &'a Path,
+        case: Case<'a>,
+    ) -> anyhow::Result<Self> {
         fs::create_dir_all(records).with_context(|| format!("make {}", records.display()))?;
         for (name, text) in SCRIPTS {
             fs::write(records.join(name), text).with_context(|| format!("write {name}"))?;
         }
-        Ok(Self { pgtoll: beside("pgtoll")?, records, work_dir })
+        Ok(Self { pgtoll: beside("pgtoll")?, records, work_dir, case })
     }
 
     /// The result of the run with this seed, made now if it is not there.
@@ -44,7 +62,11 @@ impl<'a> Runs<'a> {
         seed: u64,
         server: &str,
     ) -> anyhow::Result<RunResult> {
-        let directory = self.records.join(format!("{seed}-times-{multiple}"));
+        let Case { workload, rows, budget } = self.case;
+        let workload = workload.unwrap_or("all");
+        let budget = budget.unwrap_or("short");
+        let directory =
+            self.records.join(format!("{workload}-{rows}-{budget}-{seed}-times-{multiple}"));
         let path = directory.join("result.json");
         if !path.is_file() {
             let _ = fs::remove_dir_all(&directory);
@@ -65,10 +87,14 @@ impl<'a> Runs<'a> {
         server: &str,
         directory: &Path,
     ) -> anyhow::Result<()> {
-        let experiment = self.records.join(format!("times-{multiple}.toml"));
-        fs::write(&experiment, handicapped(multiple)).context("write the experiment")?;
+        let experiment = self.records.join(format!("{seed}-times-{multiple}.toml"));
+        fs::write(&experiment, self.case.experiment(multiple)?).context("write the experiment")?;
         let status = program(&self.pgtoll)
-            .args(["--quiet", "measure", "--twins", "each", "--rounds", "6", "--round-time", "4s"])
+            .args(["--quiet", "measure", "--twins", "each"])
+            .args(match self.case.budget {
+                Some(budget) => vec!["--budget", budget],
+                None => vec!["--rounds", "6", "--round-time", "4s"],
+            })
             .args(["--postgres", server, "--seed", &seed.to_string()])
             .arg(&experiment)
             .arg("--work-dir")
@@ -87,10 +113,32 @@ impl<'a> Runs<'a> {
     }
 }
 
-/// The experiment with this multiple of the handicap.
-fn handicapped(multiple: u32) -> String {
-    let (name, rows) = HANDICAP;
-    EXPERIMENT.replace(&format!("{name}\"{rows}\""), &format!("{name}\"{}\"", rows * multiple))
+impl Case<'_> {
+    /// The experiment with this multiple of the handicap.
+    fn experiment(&self, multiple: u32) -> anyhow::Result<String> {
+        let mut parts = EXPERIMENT.split(WORKLOAD);
+        let head = parts.next().unwrap_or_default();
+        let arm = |name, rows| {
+            format!("name = \"{name}\"\nsettings = {{ \"pgtoll.extra\" = \"{rows}\" }}")
+        };
+        let rows = [self.rows, self.rows * (1 + multiple)];
+        let mut text = ARMS.iter().zip(rows).fold(head.to_owned(), |text, (&(name, was), rows)| {
+            text.replace(&arm(name, was), &arm(name, rows))
+        });
+        let named = |name| move |part: &&str| part.starts_with(&format!("name = \"{name}\"\n"));
+        let chosen: Vec<&str> = match self.workload {
+            None => parts.collect(),
+            Some(name) => parts.filter(named(name)).collect(),
+        };
+        if chosen.is_empty() {
+            bail!("the experiment has no such workload");
+        }
+        for part in chosen {
+            text.push_str(WORKLOAD);
+            text.push_str(part);
+        }
+        Ok(text)
+    }
 }
 
 #[cfg(test)]
@@ -101,16 +149,27 @@ mod tests {
 
     use super::*;
 
+    fn parsed(case: Case<'_>, multiple: u32) -> (Vec<String>, Vec<String>) {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bin/twins");
+        let experiment =
+            Experiment::parse(&case.experiment(multiple).unwrap(), &directory).unwrap();
+        let extra = experiment.arms.iter().map(|arm| arm.settings["pgtoll.extra"].clone());
+        let workloads = experiment.workloads.iter().map(|workload| workload.name.clone());
+        (extra.collect(), workloads.collect())
+    }
+
     #[test]
     fn the_multiple_is_in_one_arm() {
-        assert_eq!(handicapped(1), EXPERIMENT);
-        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bin/twins");
-        let extra = |multiple| {
-            let experiment = Experiment::parse(&handicapped(multiple), &directory).unwrap();
-            let arms = experiment.arms.iter();
-            arms.map(|arm| arm.settings["pgtoll.extra"].clone()).collect::<Vec<_>>()
-        };
-        assert_eq!(extra(1), ["0", "14"]);
-        assert_eq!(extra(20), ["0", "280"]);
+        let case = Case { workload: None, rows: 14, budget: None };
+        assert_eq!(case.experiment(1).unwrap(), EXPERIMENT);
+        assert_eq!(parsed(case, 20).0, ["14", "294"]);
+    }
+
+    #[test]
+    fn one_workload() {
+        let case = Case { workload: Some("read-write"), rows: 10, budget: None };
+        let expected = (vec!["10".to_owned(), "20".to_owned()], vec!["read-write".to_owned()]);
+        assert_eq!(parsed(case, 1), expected);
+        assert!(Case { workload: Some("read"), ..case }.experiment(1).is_err());
     }
 }

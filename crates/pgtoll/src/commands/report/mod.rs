@@ -6,17 +6,22 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use pgtoll_estimate::{NamedRun, NotComparable, side_by_side};
+use pgtoll_format::TimeSpan;
 use pgtoll_record::{CheckupChange, CheckupRecord, Overview, Run, RunResult, Status};
-use pgtoll_report::{FinishedRecord, Format, RecordKind, TableOptions};
+use pgtoll_report::{FinishedRecord, Format, PluginStatus, RecordKind, TableOptions};
 
 use crate::arguments::ReportArguments;
-use crate::commands::output::{deliver, format_of_output, show, style};
+use crate::commands::output::{deliver, format_of_output, offered, show, style};
 use crate::commands::{parse_run, read_run, record_text, thresholds};
 use crate::mistakes::Usage;
 use crate::printer::Printer;
 
 pub(crate) fn run(arguments: &ReportArguments, printer: &mut Printer) -> anyhow::Result<Status> {
     let format = format_of_output(&arguments.output, &Format::ALL)?;
+    if arguments.max_age.is_some() && format != Format::Nagios {
+        let message = "--max-age is for a check".to_owned();
+        return Err(Usage::error(message, "say --format nagios, too"));
+    }
     let output = arguments.output.output.as_ref();
     let records: Vec<Record> = match arguments.records.as_slice() {
         [path] if overview::directory(path).is_some() => {
@@ -30,9 +35,7 @@ pub(crate) fn run(arguments: &ReportArguments, printer: &mut Printer) -> anyhow:
             // Read once: it may be a pipe.
             let text = record_text(path)?;
             if let Some(finished) = finished(path, &text)? {
-                refuse_thresholds(arguments, finished.kind())?;
-                show(&finished, format, &TableOptions::default(), output, printer)?;
-                return Ok(Status::Done);
+                return again(&finished, format, arguments, printer);
             }
             vec![record(0, parse_run(path, &text)?, arguments)?]
         }
@@ -40,9 +43,7 @@ pub(crate) fn run(arguments: &ReportArguments, printer: &mut Printer) -> anyhow:
             let named = paths.iter().map(|path| named(path)).collect::<Result<Vec<_>, _>>()?;
             match together(named)? {
                 Together::Finished(finished) => {
-                    refuse_thresholds(arguments, finished.kind())?;
-                    show(&finished, format, &TableOptions::default(), output, printer)?;
-                    return Ok(Status::Done);
+                    return again(&finished, format, arguments, printer);
                 }
                 Together::Runs(runs) => {
                     let read = |(index, run)| record(index, run, arguments);
@@ -61,6 +62,28 @@ pub(crate) fn run(arguments: &ReportArguments, printer: &mut Printer) -> anyhow:
         })
         .collect();
     Ok(Status::worst(statuses))
+}
+
+/// Shows a finished record. As a check it has the status that its command had.
+fn again(
+    finished: &FinishedRecord,
+    format: Format,
+    arguments: &ReportArguments,
+    printer: &mut Printer,
+) -> anyhow::Result<Status> {
+    refuse_thresholds(arguments, finished.kind())?;
+    let output = arguments.output.output.as_ref();
+    show(finished, format, &TableOptions::default(), output, printer)?;
+    let Some(line) = &mut printer.check else { return Ok(Status::Done) };
+    let made = finished.check().and_then(|(check, _)| check.made);
+    if let Some(TimeSpan(age)) = arguments.max_age {
+        let made = made.context("the record does not say when it was made")?;
+        // A record of the future is as wrong as an old one.
+        if jiff::Timestamp::now().duration_since(made).unsigned_abs() > age {
+            line.raise(PluginStatus::Critical, format!("the record is of {made}"));
+        }
+    }
+    Ok(finished.conclusion().status)
 }
 
 fn finished(path: &Path, text: &str) -> anyhow::Result<Option<FinishedRecord>> {
@@ -169,6 +192,7 @@ fn shown(records: &[Record], format: Format, table: &TableOptions) -> anyhow::Re
         }
         (_, None) => FinishedRecord::new(named[0].result.clone()),
     };
+    let format = offered(format, finished.kind())?;
     finished.shown(format, table).context("a format without a text")
 }
 
