@@ -36,7 +36,7 @@ const PATRONI: [(&str, &str); 4] = [
     ("haproxy", "/usr/sbin/haproxy"),
 ];
 
-/// What reads lines for Nagios, and what reads rules and gauges as Prometheus does.
+/// Readers of lines for Nagios, and of rules and gauges for Prometheus.
 const MONITORING: [(&str, &str); 2] = [
     ("libmonitoring-plugin-perl", "/usr/share/perl5/Monitoring/Plugin.pm"),
     ("prometheus", "/usr/bin/promtool"),

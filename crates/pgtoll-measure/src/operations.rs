@@ -1,6 +1,6 @@
 //! Long operations: each on a fresh copy, all arms in a random order and then in the reverse one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -166,7 +166,7 @@ impl<'a> Operations<'a> {
         let all = in_turns + self.plan.in_one_piece();
         let orders = self.orders(3);
         let cpus = usable_cpus()?;
-        let mut turns = Turns { orders, cpu: 0, cpus };
+        let mut turns = Turns { orders, cpu: 0, cpus, taken: BTreeMap::new() };
         let began = Instant::now();
         for (repetition, order) in (1..=all).zip(self.orders(2)) {
             self.report(workload, repetition, all, began, run);

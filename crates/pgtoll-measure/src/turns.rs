@@ -5,6 +5,7 @@
 //! its end. Meanwhile all servers work on the same CPU, since CPUs differ: a neighbour of one, or what
 //! shares its core, would be taken for a difference between arms.
 
+use std::collections::BTreeMap;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
@@ -45,6 +46,36 @@ pub(crate) struct Turns {
     pub(crate) cpu: usize,
     /// All CPUs that may be used.
     pub(crate) cpus: Vec<usize>,
+    /// The turns of each arm in the starts so far, by the steps' names.
+    pub(crate) taken: BTreeMap<String, Vec<u32>>,
+}
+
+/// How often arms get a turn: an arm with less to do gets fewer, so that all begin and end together. Else the
+/// dear arms would do the end of their work alone, while the machine may be slower or faster than before.
+struct TurnPaces {
+    /// Turns in a round, at most 1.
+    paces: Vec<f64>,
+    credits: Vec<f64>,
+}
+
+impl TurnPaces {
+    /// From the turns that the arms took before; nothing is known of them at first.
+    fn new(arms: usize, taken: Option<&Vec<u32>>) -> Self {
+        let most = taken.and_then(|taken| taken.iter().copied().max()).unwrap_or_default().max(1);
+        let pace = |turns: &u32| f64::from((*turns).max(1)) / f64::from(most);
+        let paces = taken.map_or_else(|| vec![1.0; arms], |taken| taken.iter().map(pace).collect());
+        Self { paces, credits: vec![0.5; arms] }
+    }
+
+    /// Whether the arm takes part in this round, which is asked once a round.
+    fn is_due(&mut self, arm: usize) -> bool {
+        self.credits[arm] += self.paces[arm];
+        let is_due = self.credits[arm] >= 1.0;
+        if is_due {
+            self.credits[arm] -= 1.0;
+        }
+        is_due
+    }
 }
 
 /// Does a step in all trials. Outcomes are in the trials' order.
@@ -63,7 +94,13 @@ pub(crate) fn in_turns(
     for pid in &pinned {
         pin(*pid, &[turns.cpu])?;
     }
-    let outcomes = act_in_turns(trials, step, &mut turns.orders, run)?;
+    let name = step.measure.clone().unwrap_or_default();
+    let mut paces = TurnPaces::new(trials.len(), turns.taken.get(&name));
+    let outcomes = act_in_turns(trials, step, &mut turns.orders, &mut paces, run)?;
+    let taken = turns.taken.entry(name).or_insert_with(|| vec![0; outcomes.len()]);
+    for (sum, outcome) in taken.iter_mut().zip(&outcomes) {
+        *sum = sum.saturating_add(outcome.turns);
+    }
     for pid in &pinned {
         pin(*pid, &turns.cpus)?;
     }
@@ -87,6 +124,7 @@ fn act_in_turns(
     trials: &mut [ArmTrial<'_>],
     step: &StepSpec,
     orders: &mut BalancedOrders,
+    paces: &mut TurnPaces,
     run: &mut Run<'_>,
 ) -> Result<Vec<TurnsOutcome>, BenchError> {
     thread::scope(|scope| {
@@ -97,7 +135,7 @@ fn act_in_turns(
             arms.push(ArmTurns::begin(trial, step, scope, end, run)?);
             Ok(())
         });
-        let done = begun.and_then(|()| take_turns(&mut arms, &ends, orders, run));
+        let done = begun.and_then(|()| take_turns(&mut arms, &ends, orders, paces, run));
         if done.is_err() {
             // The threads wait for the ends of their steps.
             for arm in &mut arms {
@@ -114,11 +152,12 @@ fn take_turns(
     arms: &mut [ArmTurns<'_>],
     ends: &Receiver<StepEnd>,
     orders: &mut BalancedOrders,
+    paces: &mut TurnPaces,
     run: &mut Run<'_>,
 ) -> Result<(), BenchError> {
     while arms.iter().any(|arm| arm.outcome.is_none()) {
         for index in orders.next().into_iter().flatten() {
-            if arms[index].outcome.is_none() {
+            if arms[index].outcome.is_none() && paces.is_due(index) {
                 run.interrupt.check()?;
                 take_turn(arms, index, ends, run)?;
             }
@@ -289,5 +328,39 @@ impl EndSignal {
     fn report(self, end: Result<(), BenchError>) {
         // Without a receiver another arm's step has failed.
         let _ = self.sender.send((self.index, end));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rounds in which an arm takes part until it has had this many turns.
+    fn rounds(paces: &mut TurnPaces, arm: usize, turns: usize) -> Vec<u32> {
+        (0..).filter(|_| paces.is_due(arm)).take(turns).collect()
+    }
+
+    #[test]
+    fn arms_end_together() {
+        let mut paces = TurnPaces::new(3, Some(&vec![200, 480, 520]));
+        let cheap = rounds(&mut paces, 0, 20);
+        let dear = rounds(&mut paces, 2, 52);
+        assert_eq!(dear, (0..52).collect::<Vec<_>>());
+        let [first, last] = [cheap[0], cheap[19]];
+        assert!(first <= 2 && (49..=51).contains(&last), "{cheap:?}");
+        assert!(cheap.windows(2).all(|pair| (2..=3).contains(&(pair[1] - pair[0]))), "{cheap:?}");
+    }
+
+    #[test]
+    fn every_arm_gets_turns() {
+        let mut unknown = TurnPaces::new(2, None);
+        assert_eq!(
+            [rounds(&mut unknown, 0, 3), rounds(&mut unknown, 1, 3)],
+            [[0, 1, 2], [0, 1, 2]]
+        );
+        let mut none = TurnPaces::new(2, Some(&vec![0, 0]));
+        assert_eq!(rounds(&mut none, 0, 2), [0, 1]);
+        let mut few = TurnPaces::new(2, Some(&vec![0, 1000]));
+        assert_eq!(rounds(&mut few, 0, 1), [500]);
     }
 }

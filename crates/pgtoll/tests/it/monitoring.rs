@@ -1,5 +1,4 @@
-//! What monitoring reads of pgtoll, as programs of others read it: lines for Nagios by the parser of Perl's
-//! `Monitoring::Plugin`, rules and gauges by Prometheus's `promtool`.
+//! Lines for Nagios, read by Perl's `Monitoring::Plugin`; rules and gauges, read by Prometheus's `promtool`.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;

@@ -32,7 +32,7 @@ struct Arguments {
     /// The servers, taken in turn: directories or major versions
     #[arg(long, value_name = "WHICH", default_values = ["15", "17", "18"])]
     postgres: Vec<String>,
-    /// Of this workload alone
+    /// Run this workload alone
     #[arg(long, value_name = "NAME")]
     workload: Option<String>,
     /// The handicap: this many rows, or ten times as many for each read-write transaction

@@ -18,10 +18,10 @@ const SCRIPTS: [(&str, &str); 2] = [
 ];
 /// The arms and their rows as the experiment has them.
 const ARMS: [(&str, u32); 2] = [("plain", 14), ("handicap", 28)];
-/// What each workload of the experiment begins with.
+/// The first line of each workload in the experiment.
 const WORKLOAD: &str = "[[workloads]]\n";
 
-/// What all runs have in common.
+/// The choices that all runs share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case<'a> {
     /// The only workload, else all.
