@@ -159,11 +159,10 @@ impl PluginLine {
 fn plain(sentence: &str) -> String {
     let words: Vec<&str> = sentence.split_whitespace().collect();
     let one_line = words.join(" ").replace('|', "\u{a6}");
-    let shown: String = printable(&one_line).chars().take(SENTENCE_CHARACTERS).collect();
-    shown
+    printable(&one_line).chars().take(SENTENCE_CHARACTERS).collect()
 }
 
-/// More than these nobody reads in an alert.
+/// An alert is short.
 const SENTENCES: usize = 3;
 /// A server of Nagios takes 8 KB.
 const SENTENCE_CHARACTERS: usize = 500;

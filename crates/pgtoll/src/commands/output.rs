@@ -36,6 +36,11 @@ pub(crate) fn format_of_output(
     options: &OutputOptions,
     formats: &[Format],
 ) -> anyhow::Result<Format> {
+    if options.format.chosen() == Some(Format::Nagios) && file(options.output.as_ref()).is_some() {
+        let message = "--format nagios is for stdout, with an exit status of its own".to_owned();
+        let hint = "write JSON, and show that with: pgtoll report --format nagios FILE";
+        return Err(Usage::error(message, hint));
+    }
     let by_name = match file(options.output.as_ref()) {
         Some(path) => of_name(path, formats, options.format.chosen())?,
         None => None,
@@ -77,7 +82,7 @@ pub(crate) fn show(
     printer: &mut Printer,
 ) -> anyhow::Result<()> {
     let format = offered(format, record.kind())?;
-    if format == Format::Nagios && file(output).is_none() {
+    if format == Format::Nagios {
         // Its status is known at the end of the command.
         printer.check = record.check().map(|(_, line)| line);
         return Ok(());

@@ -7,7 +7,6 @@ use pgtoll_estimate::{
 use pgtoll_measure::Plan;
 use pgtoll_predict::SettingQuestion;
 use pgtoll_record::{CheckupRecord, Header, PredictionRecord, RunResult, Status};
-
 use pgtoll_report::PluginStatus;
 
 use crate::mistakes::Usage;
@@ -133,17 +132,18 @@ fn judge_decisions(
     for decision in decisions {
         let record = record.map(|name| format!("{name}: ")).unwrap_or_default();
         let line = format!("fail-if: {record}{}", decision.line);
-        let check = printer.check.as_mut();
-        match (decision.outcome, check) {
-            (ThresholdOutcome::Broken, Some(check)) => check.raise(PluginStatus::Critical, &line),
-            (ThresholdOutcome::NotResolved, Some(check)) => {
-                check.raise(PluginStatus::Unknown, &line);
+        let raised = match decision.outcome {
+            ThresholdOutcome::Kept => PluginStatus::Ok,
+            ThresholdOutcome::NotResolved => PluginStatus::Unknown,
+            ThresholdOutcome::Broken => PluginStatus::Critical,
+        };
+        if raised == PluginStatus::Ok {
+            printer.say(&line);
+        } else {
+            printer.warn(&line);
+            if let Some(check) = &mut printer.check {
+                check.raise(raised, line);
             }
-            _ => {}
-        }
-        match decision.outcome {
-            ThresholdOutcome::Kept => printer.say(&line),
-            ThresholdOutcome::NotResolved | ThresholdOutcome::Broken => printer.warn(&line),
         }
         worst = worst.max(decision.outcome);
     }

@@ -97,6 +97,8 @@ fn nagios_hears_of_every_failure() {
     assert!(line.contains("--unheard-of"), "{line}");
     let line = check(&["checkup", "--format", "nagios", "--dsn", "host=/nowhere password=geheim"]);
     assert!(line.contains("/nowhere") && !line.contains("geheim"), "{line}");
+    let line = check(&["verify", "--format", "nagios", "--output", "/nowhere/a", "/nowhere"]);
+    assert!(line.contains("is for stdout"), "{line}");
     let ran = run(pgtoll().args(["report", "--max-age", "1d", "/nowhere"]));
     assert_eq!((ran.status, ran.stdout.as_str()), (Some(2), ""), "{ran:?}");
     assert!(ran.stderr.contains("--format nagios"), "{ran:?}");
