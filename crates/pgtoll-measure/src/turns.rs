@@ -360,7 +360,7 @@ mod tests {
         );
         let mut none = TurnPaces::new(2, Some(&vec![0, 0]));
         assert_eq!(rounds(&mut none, 0, 2), [0, 1]);
-        let mut few = TurnPaces::new(2, Some(&vec![0, 1000]));
-        assert_eq!(rounds(&mut few, 0, 1), [500]);
+        let mut few = TurnPaces::new(2, Some(&vec![0, 1024]));
+        assert_eq!(rounds(&mut few, 0, 1), [511]);
     }
 }

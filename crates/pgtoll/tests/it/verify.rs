@@ -93,7 +93,7 @@ fn check_report(json: &str, table: &str) {
     let table = run(pgtoll().args(["report", "--format", "csv"]).arg(&file));
     assert_eq!(table.status, Some(2), "{table:?}");
     let expected = "pgtoll: a record of verify has no format csv\n\
-        hint: its formats are table, md, json, html or openmetrics\n";
+        hint: its formats are table, md, json, html, nagios or openmetrics\n";
     assert_eq!(table.stderr, expected);
 }
 
