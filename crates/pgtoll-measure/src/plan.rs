@@ -89,6 +89,8 @@ const ROUNDS_MAX: u32 = 1000;
 const WARM_UP: Duration = Duration::from_secs(2);
 /// Repetitions at least: fewer estimate the spread between them too badly.
 const REPETITIONS: u32 = 5;
+/// More narrow intervals by little, and are a long time to wait.
+const MOST_REPETITIONS: u32 = 15;
 /// A quick look is content with this many, if there is no time for more.
 const FEWEST_REPETITIONS: u32 = 3;
 
@@ -166,7 +168,25 @@ impl Plan {
             plan.left_out.extend(plan.experiment.workloads.pop().map(|workload| workload.name));
         }
         plan.allot(choices);
+        if choices.repetitions.is_none() {
+            plan.repeat_as_often_as_fits(budget);
+        }
         plan
+    }
+
+    /// Repeats steps more often if nothing works in rounds, which would take all that is left: intervals are as
+    /// narrow as the budget makes them.
+    fn repeat_as_often_as_fits(&mut self, budget: Duration) {
+        if self.timed_slicing().next().is_some() {
+            return;
+        }
+        while self.design.repetitions < MOST_REPETITIONS {
+            self.design.repetitions += 1;
+            if self.fixed_duration(self.timed.len()) > budget {
+                self.design.repetitions -= 1;
+                return;
+            }
+        }
     }
 
     /// Decides which workloads are timed, and how long their rounds are: as many of the first in
@@ -342,7 +362,7 @@ impl Plan {
     /// How often arms that take turns do their steps in one piece, too: a check, which may have wide
     /// intervals. 3 times by default; a quick look, once.
     pub(crate) fn in_one_piece(&self) -> u32 {
-        (self.design.repetitions * 3 / 5).max(1)
+        (self.design.repetitions * 3 / 5).clamp(1, 3)
     }
 
     /// One trial of one arm.

@@ -69,7 +69,7 @@ where
 
 /// Takes what threads send until all of them have ended, and `None` each time that nothing came
 /// for `interval`.
-pub fn collect<T>(receiver: &Receiver<T>, interval: Duration, mut take: impl FnMut(Option<T>)) {
+fn collect<T>(receiver: &Receiver<T>, interval: Duration, mut take: impl FnMut(Option<T>)) {
     loop {
         match receiver.recv_timeout(interval) {
             Ok(result) => take(Some(result)),

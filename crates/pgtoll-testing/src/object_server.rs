@@ -158,7 +158,8 @@ impl ObjectServer {
         ]
     }
 
-    fn endpoint(&self) -> String {
+    /// Its URL, without a bucket.
+    pub fn endpoint(&self) -> String {
         let port = self.address.port();
         if self.has_tls {
             format!("https://localhost:{port}")

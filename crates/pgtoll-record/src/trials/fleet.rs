@@ -77,9 +77,11 @@ pub enum FleetBenchPlace {
     File,
     /// An object of a server on this machine.
     Store,
+    /// The same object, of which `curl` fetches the ranges that pgtoll asks for, to nowhere.
+    Download,
 }
 
-/// A backup that `pgtoll verify` verified.
+/// A backup that `pgtoll verify` verified, or that was only fetched.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FleetBenchRead {
     /// Its case.

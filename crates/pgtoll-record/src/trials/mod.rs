@@ -139,8 +139,11 @@ mod tests {
     const REPLAY: &str = "2026-11-24-bench-replay.jsonl";
     const REPLAY_COMPARE: &str = "2026-11-26-bench-replay-compare.jsonl";
     const REPLAY_PACE: &str = "2026-11-26-bench-replay-pace.jsonl";
-    const FLEETS: [&str; 2] =
-        ["2026-11-26-bench-fleet.jsonl", "2026-11-26-bench-fleet-objects.jsonl"];
+    const FLEETS: [&str; 3] = [
+        "2026-11-26-bench-fleet.jsonl",
+        "2026-11-26-bench-fleet-objects.jsonl",
+        "2026-11-29-bench-fleet-cost.jsonl",
+    ];
     const ROLLING_SERIES: &str = "2026-11-26-rolling-series.jsonl";
     const DETECTION: &str = "2026-11-28-detection.json";
     /// Of `pgtoll lab`, which is no trial.
@@ -167,6 +170,8 @@ mod tests {
         "2026-11-23-twins.jsonl",
         "2026-11-29-twins-all-a.jsonl",
         "2026-11-29-twins-all-b.jsonl",
+        "2026-11-29-twins-cached-a.jsonl",
+        "2026-11-29-twins-cached-b.jsonl",
         "2026-11-29-twins-read-write-a.jsonl",
         "2026-11-29-twins-read-write-b.jsonl",
         "2026-11-29-servers-planted.jsonl",

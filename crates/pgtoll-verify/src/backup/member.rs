@@ -1,11 +1,12 @@
-//! Files of relations, whole or incremental, cut into batches of pages as they are read.
+//! Files of relations, whole or incremental: their pages are judged as they are read, where the processor
+//! still has them.
 
 use std::fmt;
 use std::io::Read;
 
 use pgtoll_format::{IncrementalError, IncrementalHeader, RelFileLocator, RelationFork};
 
-use super::judge::{Batch, Batches, Blocks, Rules};
+use super::judge::{Batch, Blocks, Judged, Rules};
 use crate::defect::{BlockFinding, Defect, LayoutDefect};
 use pgtoll_datadir::RelationFileName;
 use pgtoll_wal::{TarError, TarStream};
@@ -45,15 +46,31 @@ impl RelationMember {
     }
 }
 
-/// Hands pages on to the judges.
+/// Reads pages and judges them.
 pub(super) struct Loader<'a> {
-    pub(super) batches: &'a dyn Batches,
-    pub(super) rules: Rules,
+    rules: Rules,
+    /// Takes verdicts; false: enough.
+    take: &'a mut dyn FnMut(Judged) -> bool,
+    /// Verdicts that were not taken yet.
+    judged: Judged,
+    /// Memory for pages, which is used again and again.
+    memory: Vec<u8>,
     /// The faults of the files themselves.
-    pub(super) findings: Vec<BlockFinding>,
+    findings: Vec<BlockFinding>,
 }
 
-impl Loader<'_> {
+impl<'a> Loader<'a> {
+    pub(super) fn new(rules: Rules, take: &'a mut dyn FnMut(Judged) -> bool) -> Self {
+        let findings = Vec::new();
+        Self { rules, take, judged: Judged::default(), memory: Vec::new(), findings }
+    }
+
+    /// The faults of the files themselves, after the last verdicts were taken.
+    pub(super) fn end(self) -> Vec<BlockFinding> {
+        let _ = (self.take)(self.judged);
+        self.findings
+    }
+
     /// A whole file.
     pub(super) fn whole<B: Bytes>(
         &mut self,
@@ -124,7 +141,7 @@ impl Loader<'_> {
 
     /// Whole blocks, not more than there are; whose numbers `named` tells of the first and how many.
     fn blocks<B: Bytes>(
-        &self,
+        &mut self,
         member: &RelationMember,
         input: &mut B,
         blocks: u64,
@@ -135,13 +152,14 @@ impl Loader<'_> {
         let mut from = 0;
         while from < blocks {
             let count = usize::try_from(blocks - from).unwrap_or(at_once).min(at_once);
-            let mut bytes = self.batches.memory();
-            bytes.resize(count * block_bytes, 0);
-            let read = input.read(&mut bytes)?;
+            self.memory.resize(at_once * block_bytes, 0);
+            let read = input.read(&mut self.memory[..count * block_bytes])?;
             let whole = read / block_bytes;
-            bytes.truncate(whole * block_bytes);
+            let bytes = &self.memory[..whole * block_bytes];
             let batch = Batch { fork: member.fork(), blocks: named(from, whole), bytes };
-            if read == 0 || !self.batches.put(batch) {
+            self.judged.add(&batch, self.rules);
+            let is_taken = !self.judged.is_much() || (self.take)(std::mem::take(&mut self.judged));
+            if read == 0 || !is_taken {
                 break;
             }
             from += whole as u64;

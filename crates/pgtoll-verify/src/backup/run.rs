@@ -1,18 +1,15 @@
-//! The threads: some read and unpack, others judge, and one adds up.
+//! The threads: each reads, unpacks and judges what it takes, and one adds up.
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::sync_channel;
-use std::thread;
 
 use pgtoll_format::RelFileLocator;
 
 use super::content::Content;
-use super::judge::{BatchQueue, Batches, Here, Judged, Rules};
+use super::judge::{Judged, Rules};
 use super::member::{Bytes, Loader, RelationMember};
 use super::member_path::{MemberKind, MemberPath};
 use super::opener::TarBytes;
@@ -49,16 +46,7 @@ enum RunEvent {
     Read(Box<SourceContents>),
 }
 
-impl From<Judged> for RunEvent {
-    fn from(judged: Judged) -> Self {
-        Self::Judged(judged)
-    }
-}
-
 /// Reads all of these; what is wrong is added to `verified`.
-///
-/// Two kinds of threads work here, readers and judges with a queue between them, so this is no
-/// [`run_workers`](pgtoll_system::threads::run_workers): only the end, where one adds up, is the same.
 pub(super) fn run(
     sources: &[Source],
     known: Known,
@@ -67,59 +55,28 @@ pub(super) fn run(
     verified: &mut Verified,
     progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
 ) -> Vec<SourceContents> {
-    let jobs = settings.jobs.get();
     let meter = Meter::new(settings.rate);
-    let queue = BatchQueue::new(2 * jobs);
     let next = AtomicUsize::new(0);
     let all_bytes = sources.iter().map(Source::bytes).sum();
-    let read = |batches: &dyn Batches, source: &Source| {
-        let loader = Loader { batches, rules: known.rules, findings: Vec::new() };
-        let meter = &meter;
-        Reader { known, wanted, meter, loader, of: SourceContents::default() }.read(source)
+    let worker = || {
+        let (next, meter) = (&next, &meter);
+        move |send: &mut dyn FnMut(RunEvent) -> bool| {
+            let Some(source) = sources.get(next.fetch_add(1, Ordering::Relaxed)) else {
+                return false;
+            };
+            let mut take = |judged| send(RunEvent::Judged(judged));
+            let loader = Loader::new(known.rules, &mut take);
+            let reader = Reader { known, wanted, meter, loader, of: SourceContents::default() };
+            let contents = reader.read(source);
+            send(RunEvent::Read(Box::new(contents)))
+        }
     };
     let mut sum = Sum { meter: &meter, all_bytes, verified, read: Vec::new() };
-    let readers = jobs.min(sources.len());
-    let started = thread::scope(|scope| {
-        let (sender, receiver) = sync_channel(4 * jobs);
-        let judges = pgtoll_system::threads::start(scope, jobs, || {
-            let sender = sender.clone();
-            let queue = &queue;
-            move || queue.judge(known.rules, &sender)
-        });
-        // Without a judge nothing would take what they read.
-        let wanted = if judges == 0 { 0 } else { readers };
-        let started = pgtoll_system::threads::start(scope, wanted, || {
-            let sender = sender.clone();
-            let end = queue.end();
-            let read = &read;
-            let next = &next;
-            move || {
-                let Some(end) = end else { return };
-                while let Some(source) = sources.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if sender.send(RunEvent::Read(Box::new(read(&end, source)))).is_err() {
-                        return;
-                    }
-                }
-            }
-        });
-        queue.close();
-        drop(sender);
-        pgtoll_system::threads::collect(&receiver, PROGRESS, |event| sum.add(event, progress));
-        if started == 0 { 0 } else { started + judges }
+    let readers = settings.jobs.get().min(sources.len());
+    let started = pgtoll_system::threads::run_workers(readers, PROGRESS, worker, |event| {
+        sum.add(event, progress);
     });
-    if started == 0 {
-        for source in sources {
-            let sum_of_pages = RefCell::new(&mut sum);
-            let here = |judged| {
-                let mut sum = sum_of_pages.borrow_mut();
-                sum.judged(judged);
-                sum.goes_on(progress)
-            };
-            let item = read(&Here { rules: known.rules, take: RefCell::new(here) }, source);
-            sum.of_source(item);
-        }
-    }
-    sum.verified.threads(started, readers + jobs);
+    sum.verified.threads(started, readers);
     sum.read
 }
 
@@ -143,7 +100,7 @@ impl Sum<'_> {
             Some(RunEvent::Read(event)) => self.of_source(*event),
             None => {}
         }
-        self.goes_on(progress);
+        self.tell(progress);
     }
 
     fn judged(&mut self, judged: Judged) {
@@ -168,13 +125,12 @@ impl Sum<'_> {
         self.read.push(contents);
     }
 
-    fn goes_on(&mut self, progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>) -> bool {
+    fn tell(&mut self, progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>) {
         let now = VerifyProgress { bytes: self.meter.bytes(), all_bytes: self.all_bytes };
         if !self.verified.is_interrupted && progress(now).is_break() {
             self.verified.is_interrupted = true;
             self.meter.stop();
         }
-        !self.verified.is_interrupted
     }
 }
 
@@ -201,7 +157,7 @@ impl Reader<'_> {
                 self.of.sums.unlisted.push((source.path().to_owned(), error));
             }
         }
-        self.of.sums.findings = self.loader.findings;
+        self.of.sums.findings = self.loader.end();
         self.of
     }
 

@@ -15,7 +15,8 @@ use tempfile::TempDir;
 use crate::made::MadeBackup;
 
 /// In this order in tables.
-pub(crate) const PLACES: [FleetBenchPlace; 2] = [FleetBenchPlace::File, FleetBenchPlace::Store];
+pub(crate) const PLACES: [FleetBenchPlace; 3] =
+    [FleetBenchPlace::File, FleetBenchPlace::Store, FleetBenchPlace::Download];
 
 const KEY: &str = "backups/main/base.tar";
 
@@ -44,17 +45,19 @@ impl BenchBackup {
         repetition: u32,
         place: FleetBenchPlace,
     ) -> anyhow::Result<FleetBenchRead> {
-        let place_of = match place {
-            FleetBenchPlace::Store => format!("s3://{KEY}"),
+        let verify = |place: String| ["verify".into(), place, "--jobs".into(), "1".into()].to_vec();
+        let (program, arguments) = match place {
+            FleetBenchPlace::Store => (&*self.pgtoll, verify(format!("s3://{KEY}"))),
             FleetBenchPlace::File => {
                 let (_, path) = self.file.as_ref().context("the backup has no file")?;
                 warm(path)?;
-                path.display().to_string()
+                (&*self.pgtoll, verify(path.display().to_string()))
             }
+            FleetBenchPlace::Download => (Path::new("curl"), self.ranges()),
         };
-        let arguments = ["verify", &place_of, "--jobs", "1"];
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let Measured { usage, peak_kb, .. } =
-            measured(&self.pgtoll, &arguments, &self.server.environment())?;
+            measured(program, &arguments, &self.server.environment())?;
         Ok(FleetBenchRead {
             case,
             repetition,
@@ -67,7 +70,22 @@ impl BenchBackup {
             peak_kb,
         })
     }
+    /// Arguments of curl: every range by itself, on one connection, to nowhere.
+    fn ranges(&self) -> Vec<String> {
+        let url = format!("{}/{KEY}", self.server.endpoint());
+        let starts = (0..self.bytes).step_by(usize::try_from(RANGE_BYTES).unwrap_or(usize::MAX));
+        let range = |start: u64| {
+            let last = self.bytes.min(start + RANGE_BYTES) - 1;
+            let range = format!("{start}-{last}");
+            ["--next", "--silent", "--fail", "--output", "/dev/null", "--range", &range, &url]
+                .map(str::to_owned)
+        };
+        starts.flat_map(range).skip(1).collect()
+    }
 }
+
+/// As pgtoll asks for them.
+const RANGE_BYTES: u64 = 8 << 20;
 
 /// Writes it to a file, which is then in the page cache as a reader left it.
 fn write(made: &MadeBackup, base: &Path) -> anyhow::Result<(TempDir, PathBuf)> {
