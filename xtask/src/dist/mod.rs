@@ -1,13 +1,18 @@
-//! Packages: a tarball, a Debian package and a wheel around one static program.
+//! Packages around one static program for each architecture, an image of both, and the sources.
 
-mod check;
+pub(crate) mod check;
 mod deb;
+mod image;
+mod rpm;
 mod sbom;
+mod source;
 mod tarball;
 mod wheel;
+mod zig;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context as _, bail};
 use serde_json::Value;
@@ -16,37 +21,62 @@ use crate::{command, licences, output, root, run, say};
 
 /// Makes everything in `target/dist`; with `--check` installs and runs it in clean roots.
 pub(crate) fn dist(options: &[&str]) -> anyhow::Result<()> {
-    let mut target = None;
+    let mut targets = Vec::new();
     let mut check = false;
     let mut rest = options.iter();
     while let Some(option) = rest.next() {
         match *option {
             "--check" => check = true,
-            "--target" => target = Some((*rest.next().context("--target takes a triple")?).into()),
+            "--target" => {
+                targets.push((*rest.next().context("--target takes a triple")?).to_owned());
+            }
             _ => bail!("dist takes --check and --target TRIPLE"),
         }
     }
-    let target = target.map_or_else(default_target, Ok)?;
-    let parts = Parts::make(Target::from_triple(&target)?)?;
-    let directory = root().join("target/dist");
+    if targets.is_empty() {
+        targets.push(default_target()?);
+    }
+    let targets = targets.iter().map(|triple| Target::from_triple(triple));
+    let targets = targets.collect::<anyhow::Result<Vec<_>>>()?;
+    let directory = place();
     anew(&directory)?;
-    tarball::make(&parts, &directory)?;
-    deb::make(&parts, &directory)?;
-    wheel::make(&parts, &directory)?;
-    sbom::make(&parts, &directory)?;
-    sums(&directory)?;
+    make(&targets, &directory)?;
     if check {
         check::all(&directory)?;
     }
     Ok(())
 }
 
+/// Where packages are made.
+pub(crate) fn place() -> PathBuf {
+    root().join("target/dist")
+}
+
+fn make(targets: &[Target], directory: &Path) -> anyhow::Result<()> {
+    let mut all = Vec::new();
+    for target in targets {
+        let parts = Parts::make(*target)?;
+        tarball::make(&parts, directory)?;
+        deb::make(&parts, directory)?;
+        rpm::make(&parts, directory)?;
+        wheel::make(&parts, directory)?;
+        sbom::make(&parts, directory)?;
+        all.push(parts);
+    }
+    image::make(&all, directory)?;
+    if let Some(parts) = all.first() {
+        source::make(parts, directory)?;
+    }
+    sums(directory)
+}
+
 /// A machine to build for, and its names.
 #[derive(Clone, Copy, Debug)]
 struct Target {
     triple: &'static str,
-    /// As Python, and the tarball's name, call it.
+    /// As Python, rpm and the tarball's name call it.
     machine: &'static str,
+    /// As Debian and images call it.
     debian: &'static str,
 }
 
@@ -69,6 +99,28 @@ impl Target {
 
     fn is_glibc(self) -> bool {
         self.triple.ends_with("gnu")
+    }
+
+    /// Whether this machine runs its programs.
+    fn is_native(self) -> anyhow::Result<bool> {
+        Ok(licences::host()?.starts_with(self.machine))
+    }
+
+    /// A command that runs a program of this target, where it is another machine's by an emulator.
+    fn command(self, program: &Path) -> anyhow::Result<Command> {
+        if self.is_native()? {
+            return Ok(command(&program.to_string_lossy()));
+        }
+        let mut emulated = command(&format!("qemu-{}", self.machine));
+        if emulated.arg("--version").output().is_err() {
+            bail!(
+                "no emulator of {} is here\nhint: apt-get install --no-install-recommends qemu-user",
+                self.machine
+            );
+        }
+        let mut emulated = command(&format!("qemu-{}", self.machine));
+        emulated.arg(program);
+        Ok(emulated)
     }
 }
 
@@ -119,7 +171,8 @@ impl Parts {
         let program = build(target)?;
         let files = root().join("target/dist-work/files");
         anew(&files)?;
-        run(command(&program.to_string_lossy())
+        run(target
+            .command(&program)?
             .arg("__package")
             .arg(&files)
             .env("SOURCE_DATE_EPOCH", &epoch))?;
@@ -167,8 +220,10 @@ fn build(target: Target) -> anyhow::Result<PathBuf> {
          --remap-path-prefix={}=/pgtoll",
         root().display()
     );
-    run(command("cargo")
-        .args(["build", "--locked", "--profile", "distribution", "--package", "pgtoll"])
+    let mut cargo = if target.is_native()? { command("cargo") } else { zig::cargo()? };
+    let build = if target.is_native()? { "build" } else { "zigbuild" };
+    run(cargo
+        .args([build, "--locked", "--profile", "distribution", "--package", "pgtoll"])
         .args(["--target", target.triple])
         .env(variable, flags))?;
     Ok(root().join("target").join(target.triple).join("distribution/pgtoll"))
