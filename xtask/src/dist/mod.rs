@@ -220,8 +220,10 @@ fn build(target: Target) -> anyhow::Result<PathBuf> {
          --remap-path-prefix={}=/pgtoll",
         root().display()
     );
-    let mut cargo = if target.is_native()? { command("cargo") } else { zig::cargo()? };
-    let build = if target.is_native()? { "build" } else { "zigbuild" };
+    // A system has the C compiler of its own C library at most.
+    let is_systems = target.is_glibc() && target.is_native()?;
+    let mut cargo = if is_systems { command("cargo") } else { zig::cargo()? };
+    let build = if is_systems { "build" } else { "zigbuild" };
     run(cargo
         .args([build, "--locked", "--profile", "distribution", "--package", "pgtoll"])
         .args(["--target", target.triple])

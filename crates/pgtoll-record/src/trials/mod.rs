@@ -166,7 +166,7 @@ mod tests {
     const CORRUPTION: &str = "2026-11-25-corruption.json";
     const BALANCES: [&str; 2] = ["2026-11-26-balance.json", "2026-11-26-balance-19.json"];
     const BRIDGE: &str = "2026-11-26-bridge.json";
-    const TWINS: [&str; 7] = [
+    const TWINS: [&str; 9] = [
         "2026-11-23-twins.jsonl",
         "2026-11-29-twins-all-a.jsonl",
         "2026-11-29-twins-all-b.jsonl",
