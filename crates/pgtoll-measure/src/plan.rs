@@ -662,7 +662,8 @@ mod tests {
                  steps = [{{ sql = \"SELECT 1\", measure = \"m\" }}{steps}]\n"
             );
             let experiment = Experiment::parse(&text, Path::new("")).unwrap();
-            let plan = Plan::new(experiment, &within(BUDGET));
+            let choices = Choices { repetitions: Some(5), ..within(BUDGET) };
+            let plan = Plan::new(experiment, &choices);
             (plan.disk_bytes(), plan.duration())
         };
         let (disk, time) = with("", "");

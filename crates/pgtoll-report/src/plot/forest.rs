@@ -125,7 +125,7 @@ fn group_marks(group: &ForestGroup, scale: &Scale, layout: &Layout, top: f64) ->
     });
     let side = if group.less_is_worse { "← less is worse" } else { "more is worse →" };
     html! {
-        (text(0.0, top + 17.0, "group", &fitting(&group.title, right - if narrow { 0.0 } else { 120.0 })))
+        (text(0.0, top + 17.0, "group", &fitting(&group.title, BOLD * (right - if narrow { 0.0 } else { 120.0 }))))
         (text(right, top + if narrow { 33.0 } else { 19.0 }, "side end", side))
         @for (y, high) in stripes {
             rect class="worse" x=(n(from)) y=(n(y)) width=(n(to - from)) height=(n(high)) {}
@@ -193,3 +193,5 @@ fn axis(scale: &Scale, width: Width, bottom: f64) -> Markup {
         (x_ticks(scale, wanted, bottom))
     }
 }
+/// The part of the room that bold letters may be given by what ordinary ones take.
+const BOLD: f64 = 0.9;
