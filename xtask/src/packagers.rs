@@ -8,11 +8,13 @@ use anyhow::{Context as _, bail};
 use crate::{command, output, root, run};
 
 /// Tools, and their packages of Debian.
-const TOOLS: [(&str, &str); 6] = [
+const TOOLS: [(&str, &str); 7] = [
     ("lintian", "lintian"),
     ("rpmlint", "rpmlint"),
     ("rpmbuild", "rpm"),
     ("makepkg", "makepkg"),
+    // makepkg asks it for what is installed.
+    ("pacman", "pacman-package-manager"),
     ("nix-instantiate", "nix-bin"),
     ("ruby", "ruby"),
 ];
@@ -36,8 +38,12 @@ pub(crate) fn check(directory: &Path) -> anyhow::Result<()> {
     }
     fs::create_dir_all(&work)?;
     debian(directory, &work, &names, vendored)?;
-    for name in with_ending(&names, "spec").chain(with_ending(&names, "rpm")) {
+    for name in with_ending(&names, "spec") {
         run(command("rpmlint").arg(directory.join(name)))?;
+    }
+    let signature = root().join("packaging/rpm/pgtoll.rpmlintrc");
+    for name in with_ending(&names, "rpm") {
+        run(command("rpmlint").arg("--rpmlintrc").arg(&signature).arg(directory.join(name)))?;
     }
     arch(directory, &work)?;
     run(command("ruby").arg("-c").arg(directory.join("pgtoll.rb")))?;

@@ -21,6 +21,7 @@ pub(super) fn make(parts: &Parts, directory: &Path) -> anyhow::Result<()> {
         .arg("--define")
         .arg(format!("_rpmdir {}", directory.display()))
         .args(["--define", "_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm"])
+        .args(["--define", "packager the pgtoll developers <pgtoll@users.noreply.github.com>"])
         // The same bytes each time.
         .args([
             "--define",
