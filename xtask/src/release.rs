@@ -133,7 +133,7 @@ fn is_later(version: &str, present: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What users are told of the release: the section that is not released yet.
+/// The news for users: the section that is not released yet.
 fn section(changelog: &str) -> anyhow::Result<String> {
     let (_, behind) = changelog
         .split_once(&format!("\n{UNRELEASED}\n"))
@@ -223,7 +223,7 @@ impl Tree {
     }
 }
 
-/// What was made.
+/// The packages of a version.
 struct Made<'a> {
     version: &'a str,
     section: &'a str,

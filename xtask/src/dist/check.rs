@@ -68,7 +68,7 @@ const CHECKS: [Check; 7] = [
     },
 ];
 
-/// What every way in has to do: `works COMMAND…` runs pgtoll by this command on a cluster that
+/// The duty of every way in: `works COMMAND…` runs pgtoll by this command on a cluster that
 /// PostgreSQL made.
 const WORKS: &str = r#"
 version=$(echo /dist/pgtoll-*-vendored.tar.xz | sed 's/.*pgtoll-\(.*\)-vendored.*/\1/')

@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 use super::{Parts, anew, copy, names_in, read, write};
 use crate::{command, output, root, run};
 
-/// What Debian packages of the authorities that browsers trust, none that this machine added.
+/// The authorities that browsers trust, as Debian packages them: none that this machine added.
 const AUTHORITIES: &str = "/usr/share/ca-certificates/mozilla";
 const BUNDLE: &str = "etc/ssl/certs/ca-certificates.crt";
 

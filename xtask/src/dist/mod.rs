@@ -47,7 +47,7 @@ pub(crate) fn dist(options: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where packages are made.
+/// The directory of all packages.
 pub(crate) fn place() -> PathBuf {
     root().join("target/dist")
 }

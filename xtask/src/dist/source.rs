@@ -43,7 +43,7 @@ pub(super) fn make(parts: &Parts, directory: &Path) -> anyhow::Result<()> {
     debian(parts, &work, &archive, directory)
 }
 
-/// What is committed, nothing else of this directory.
+/// Unpacks what is committed, nothing else of this directory.
 fn committed(top: &Path) -> anyhow::Result<()> {
     let archive = top.with_extension("tar");
     run(command("git").args(["archive", "--format=tar", "--output"]).arg(&archive).arg("HEAD"))?;

@@ -15,7 +15,7 @@ use crate::packed::PACKINGS;
 
 /// What a unit of a plan has at most, where it can be cut.
 pub(crate) const UNIT_BYTES: u64 = 100 << 30;
-/// What a store may cost: CPU time over that of fetching the same ranges to nowhere and of what verifying a
+/// The most that a store may cost: CPU time over that of fetching the same ranges to nowhere and of what verifying a
 /// file takes outside the kernel, which copies the file.
 const COST_RATIO: f64 = 1.15;
 /// How much more memory than a file.
