@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 
+use crate::dist::names_in;
 use crate::{command, output, root, run};
 
 /// Tools, and their packages of Debian.
@@ -30,7 +31,7 @@ pub(crate) fn check(directory: &Path) -> anyhow::Result<()> {
             missing.join(" ")
         );
     }
-    let names = names(directory)?;
+    let names = names_in(directory)?;
     let vendored = one(&names, "-vendored.tar.xz")?;
     let work = root().join("target/dist-work/packagers");
     if work.exists() {
@@ -108,11 +109,6 @@ fn offline(directory: &Path, work: &Path, vendored: &str) -> anyhow::Result<()> 
         ])
         .current_dir(&place)
         .env("CARGO_TARGET_DIR", root().join("target/dist-work/offline")))
-}
-
-fn names(directory: &Path) -> anyhow::Result<Vec<String>> {
-    let entries = fs::read_dir(directory).context("list target/dist")?.flatten();
-    Ok(entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect())
 }
 
 fn with_ending<'a>(names: &'a [String], ending: &str) -> impl Iterator<Item = &'a String> {

@@ -257,7 +257,7 @@ impl Made<'_> {
             "predicateType": "https://slsa.dev/provenance/v1",
             "predicate": {
                 "buildDefinition": {
-                    "buildType": format!("{repository}/blob/main/docs/src/releases.md"),
+                    "buildType": format!("{repository}/blob/main/MAINTAINING.md"),
                     "externalParameters": { "version": self.version },
                     "internalParameters": { "rustc": rustc.trim(), "profile": "distribution" },
                     "resolvedDependencies": [{

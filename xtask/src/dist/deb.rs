@@ -70,11 +70,10 @@ pub(super) fn copyright(parts: &Parts) -> anyhow::Result<String> {
 
 /// The package's own changelog, which points at the program's.
 pub(super) fn changelog(parts: &Parts) -> anyhow::Result<String> {
-    let Parts { version, epoch, .. } = parts;
-    let date = output(command("date").args(["-u", "-R", "-d"]).arg(format!("@{epoch}")))?;
+    let (version, date) = (&parts.version, parts.date("-R")?);
     Ok(format!(
         "pgtoll ({version}-1) unstable; urgency=medium\n\n  * See CHANGELOG.md.\n\n \
-         -- {MAINTAINER}  {date}"
+         -- {MAINTAINER}  {date}\n"
     ))
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::{Parts, anew, copy, names_in, read, write};
-use crate::{command, output, root, run};
+use crate::{command, root, run};
 
 /// The authorities that browsers trust, as Debian packages them: none that this machine added.
 const AUTHORITIES: &str = "/usr/share/ca-certificates/mozilla";
@@ -38,7 +38,7 @@ pub(super) fn make(all: &[Parts], directory: &Path) -> anyhow::Result<()> {
     let version = json!({ "imageLayoutVersion": "1.0.0" });
     write(&layout.directory.join("oci-layout"), version.to_string())?;
     let archive = directory.join(format!("pgtoll-{}-oci.tar", first.version));
-    tar(&layout.directory, &archive, &first.epoch)
+    run(&mut first.tar(&layout.directory, &names_in(&layout.directory)?, &archive))
 }
 
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
@@ -63,12 +63,12 @@ impl Layout {
         run(command("chmod").args(["-R", "u=rwX,go=rX"]).arg(&tree))?;
         run(command("chmod").arg("1777").arg(tree.join("tmp")))?;
         let layer = work.join("layer.tar");
-        tar(&tree, &layer, &parts.epoch)?;
+        run(&mut parts.tar(&tree, &names_in(&tree)?, &layer))?;
         let unpacked = digest(&read_bytes(&layer)?);
         run(command("gzip").args(["--best", "--no-name", "--force"]).arg(&layer))?;
         let layer = self.blob(&read_bytes(&work.join("layer.tar.gz"))?, LAYER)?;
-        let configuration =
-            self.json(&configuration(parts, &unpacked, &date(&parts.epoch)?), CONFIGURATION)?;
+        let created = parts.date("+%Y-%m-%dT%H:%M:%SZ")?;
+        let configuration = self.json(&configuration(parts, &unpacked, &created), CONFIGURATION)?;
         let manifest = json!({
             "schemaVersion": 2,
             "mediaType": MANIFEST,
@@ -128,25 +128,6 @@ fn authorities() -> anyhow::Result<String> {
         bail!("no certificates are in {AUTHORITIES}\nhint: apt-get install ca-certificates");
     }
     Ok(bundle)
-}
-
-/// A directory's entries, in the order of names, of root and with one date.
-fn tar(tree: &Path, archive: &Path, epoch: &str) -> anyhow::Result<()> {
-    run(command("tar")
-        .args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--format=gnu"])
-        .arg(format!("--mtime=@{epoch}"))
-        .arg("--directory")
-        .arg(tree)
-        .arg("--create")
-        .arg("--file")
-        .arg(archive)
-        .args(names_in(tree)?))
-}
-
-fn date(epoch: &str) -> anyhow::Result<String> {
-    let date =
-        output(command("date").args(["-u", "+%Y-%m-%dT%H:%M:%SZ", "-d"]).arg(format!("@{epoch}")))?;
-    Ok(date.trim().to_owned())
 }
 
 fn digest(bytes: &[u8]) -> String {

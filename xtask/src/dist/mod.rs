@@ -189,6 +189,23 @@ impl Parts {
         Ok(read(&self.files.join("requires"))?.trim().to_owned())
     }
 
+    /// The commit's date, in a format of `date`.
+    fn date(&self, format: &str) -> anyhow::Result<String> {
+        let mut date = command("date");
+        date.args(["-u", format, "-d"]).arg(format!("@{}", self.epoch)).env("LC_ALL", "C");
+        Ok(output(&mut date)?.trim().to_owned())
+    }
+
+    /// A tar of some entries of a directory, to which its packing may be added: in the order of names, of root
+    /// and with one date, so that it is made again the same.
+    fn tar(&self, from: &Path, names: &[String], archive: &Path) -> Command {
+        let mut tar = command("tar");
+        tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--format=gnu"]);
+        tar.arg(format!("--mtime=@{}", self.epoch)).arg("--directory").arg(from);
+        tar.arg("--create").arg("--file").arg(archive).args(names);
+        tar
+    }
+
     /// Puts the licences of what is linked in into a directory.
     fn licences(&self, directory: &Path) -> anyhow::Result<()> {
         let from = self.files.join("licences");
@@ -268,7 +285,7 @@ fn sums(directory: &Path) -> anyhow::Result<()> {
 }
 
 /// The names of a directory's entries, in order.
-fn names_in(directory: &Path) -> anyhow::Result<Vec<String>> {
+pub(crate) fn names_in(directory: &Path) -> anyhow::Result<Vec<String>> {
     let entries =
         fs::read_dir(directory).with_context(|| format!("list {}", directory.display()))?;
     let mut names: Vec<String> =

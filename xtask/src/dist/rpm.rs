@@ -12,7 +12,7 @@ pub(super) fn make(parts: &Parts, directory: &Path) -> anyhow::Result<()> {
     let tarball = format!("pgtoll-{}-{}-linux.tar.gz", parts.version, parts.target.machine);
     copy(&directory.join(&tarball), &top.join("SOURCES").join(&tarball))?;
     let spec = top.join("pgtoll.spec");
-    write(&spec, filled(parts, "rpm/pgtoll.spec", None)?)?;
+    write(&spec, filled(parts, "rpm/pgtoll.spec", "")?)?;
     run(command("rpmbuild")
         .args(["-bb", "--quiet", "--with", "prebuilt", "--target"])
         .arg(format!("{}-linux", parts.target.machine))

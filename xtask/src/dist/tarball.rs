@@ -6,7 +6,7 @@ use super::{Parts, anew, copy};
 use crate::{command, root, run};
 
 pub(super) fn make(parts: &Parts, directory: &Path) -> anyhow::Result<()> {
-    let Parts { version, target, epoch, .. } = parts;
+    let Parts { version, target, .. } = parts;
     let name = format!("pgtoll-{version}-{}-linux", target.machine);
     let work = root().join("target/dist-work/tarball");
     let top = work.join(&name);
@@ -18,14 +18,8 @@ pub(super) fn make(parts: &Parts, directory: &Path) -> anyhow::Result<()> {
     for part in ["man", "completions", "licences"] {
         run(command("cp").arg("-r").arg(parts.files.join(part)).arg(&top))?;
     }
-    run(command("tar")
-        .args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--format=gnu"])
-        .args(["--mode=u=rwX,go=rX", "--use-compress-program=gzip -9n"])
-        .arg(format!("--mtime=@{epoch}"))
-        .arg("--directory")
-        .arg(&work)
-        .arg("--create")
-        .arg("--file")
-        .arg(directory.join(name.clone() + ".tar.gz"))
-        .arg(&name))
+    let archive = directory.join(name.clone() + ".tar.gz");
+    run(parts
+        .tar(&work, &[name], &archive)
+        .args(["--mode=u=rwX,go=rX", "--use-compress-program=gzip -9n"]))
 }

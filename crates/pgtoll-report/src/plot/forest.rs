@@ -193,5 +193,6 @@ fn axis(scale: &Scale, width: Width, bottom: f64) -> Markup {
         (x_ticks(scale, wanted, bottom))
     }
 }
+
 /// The part of the room that bold letters may be given by what ordinary ones take.
 const BOLD: f64 = 0.9;

@@ -70,6 +70,7 @@ impl BenchBackup {
             peak_kb,
         })
     }
+
     /// Arguments of curl: every range by itself, on one connection, to nowhere.
     fn ranges(&self) -> Vec<String> {
         let url = format!("{}/{KEY}", self.server.endpoint());
