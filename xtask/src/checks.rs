@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, bail};
 
 use crate::setup::{self, Found};
-use crate::{command, deny, fuzz, layers, manifests, room, root, run, say, shown, words};
+use crate::{book, command, deny, fuzz, layers, manifests, room, root, run, say, shown, words};
 
 /// Names the servers that tests must find, as major versions.
 const MAJORS: &str = "PGTOLL_TEST_MAJORS";
@@ -24,7 +24,7 @@ const DIRECTORY: &str = "PGTOLL_TEST_DIR";
 /// Lets tests write the files that they otherwise compare.
 const UPDATE: &str = "PGTOLL_UPDATE";
 
-/// Format, lints, layers, dependencies, documentation, with a set-up machine manifests, where asked for a
+/// Format, lints, layers, dependencies, documentation, the book, with a set-up machine manifests, where asked for a
 /// little fuzzing, tests.
 /// The tests fail where something is missing that was `found`.
 pub(crate) fn all(found: Option<&Found>, fuzzes: bool) -> anyhow::Result<()> {
@@ -35,6 +35,7 @@ pub(crate) fn all(found: Option<&Found>, fuzzes: bool) -> anyhow::Result<()> {
     run(command("cargo")
         .args(["doc", "--workspace", "--no-deps", "--quiet", "--document-private-items"])
         .env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links"))?;
+    book::book()?;
     if found.is_some() {
         manifests::check()?;
     }

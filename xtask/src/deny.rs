@@ -1,9 +1,7 @@
 //! cargo-deny: licences, sources and duplicates of the dependencies, and known advisories where
 //! their database can be had.
 
-use std::path::PathBuf;
-
-use crate::{command, root, run, say};
+use crate::{command, installed, root, run, say};
 
 /// The version that is installed below `target` when it is not there.
 const VERSION: &str = "0.20.2";
@@ -12,7 +10,7 @@ const DATABASES: &str = "target/advisory-dbs";
 
 /// Fails on a dependency that `deny.toml` does not allow, or that an advisory names.
 pub(crate) fn check() -> anyhow::Result<()> {
-    let program = program()?;
+    let program = installed("cargo-deny", VERSION, &[])?;
     let deny = || command(&program.to_string_lossy());
     run(deny().args(["--log-level", "error", "check", "licenses", "bans", "sources"]))?;
     let is_fresh = deny().args(["--log-level", "off", "fetch", "db"]).status()?.success();
@@ -31,17 +29,4 @@ pub(crate) fn check() -> anyhow::Result<()> {
 fn has_database() -> bool {
     let entries = std::fs::read_dir(root().join(DATABASES)).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).any(|path| path.join("crates").is_dir())
-}
-
-/// cargo-deny, built from its crate unless it is there.
-fn program() -> anyhow::Result<PathBuf> {
-    let place = root().join(format!("target/cargo-deny-{VERSION}"));
-    let program = place.join("bin/cargo-deny");
-    if !program.is_file() {
-        run(command("cargo")
-            .args(["install", "cargo-deny", "--version", VERSION, "--locked", "--debug", "--quiet"])
-            .arg("--root")
-            .arg(&place))?;
-    }
-    Ok(program)
 }

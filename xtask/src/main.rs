@@ -2,6 +2,7 @@
 //! machine before.
 
 mod bench;
+mod book;
 mod checks;
 mod deny;
 mod dist;
@@ -30,11 +31,12 @@ usage: cargo xtask COMMAND
   test [--fuzz]
             set up this machine (servers to test with), then everything that ci does; with --fuzz
             the parsers' fuzz targets for some seconds too (5 min to build)
-  ci        format, lints, layers, dependencies, documentation, tests with the servers that are there
+  ci        format, lints, layers, dependencies, documentation, the book, tests with the servers that are there
   layers    compare the crates' edges with the table of the architecture
   words     refuse names, phrases and doc comments that a reader has to read twice
   generate  write the files that are made from code and records (schemas, README's figures, the
             chapters of costs, detection and predictions)
+  book      make the book's site in docs/book, and follow its links
   deny      check the dependencies with cargo-deny: licences, sources, duplicates, advisories
   dist [--check] [--target TRIPLE]
             make tarball, Debian package, rpm, wheel, image and sources in target/dist; with
@@ -115,6 +117,7 @@ fn main() -> ExitCode {
         ["layers"] => layers::check(),
         ["words"] => words::check(),
         ["generate"] => checks::generate(),
+        ["book"] => book::book(),
         ["deny"] => deny::check(),
         ["dist", options @ ..] => dist::dist(options),
         ["release", options @ ..] => release::release(options),
@@ -167,6 +170,20 @@ fn picture() -> anyhow::Result<()> {
     run(command("cargo")
         .args(["run", "--quiet", "--package", "pgtoll-trials", "--bin", "picture", "--"])
         .args(PICTURED))
+}
+
+/// A program, built from its crate below `target` unless it is there.
+fn installed(name: &str, version: &str, options: &[&str]) -> anyhow::Result<PathBuf> {
+    let place = root().join(format!("target/{name}-{version}"));
+    let program = place.join("bin").join(name);
+    if !program.is_file() {
+        run(command("cargo")
+            .args(["install", name, "--version", version, "--locked", "--debug", "--quiet"])
+            .args(options)
+            .arg("--root")
+            .arg(&place))?;
+    }
+    Ok(program)
 }
 
 /// Tells the developer.

@@ -1,5 +1,6 @@
-//! Whether Kubernetes would take the manifests below `deploy`: their schemas in several releases. What
-//! schemas do not say is in pgtoll's own tests.
+//! Whether others would take what is below `deploy`: Kubernetes the manifests, by their schemas in several
+//! releases, GitHub the action and workflows, Grafana the dashboard. What schemas do not say is in
+//! pgtoll's own tests.
 
 use std::path::PathBuf;
 
@@ -11,16 +12,28 @@ const RELEASES: [&str; 3] = ["1.29.0", "1.33.0", "1.37.0"];
 
 const MANIFESTS: [&str; 2] = ["pgtoll-checkup.yaml", "pgtoll-fleet.yaml"];
 
+/// What is checked by a schema of GitHub's or types of Grafana's, and by which.
+const OTHERS: [&[&str]; 3] = [
+    &["action", "action.yml"],
+    &["workflow", "deploy/github/nightly-drill.yml", "deploy/github/price-of-a-pull-request.yml"],
+    &["grafana", "deploy/grafana/pgtoll-patrol.json"],
+];
+
+const SCRIPT: &str = include_str!("manifests.py");
+
 const PACKAGES: &str = include_str!("manifests.txt");
 
 pub(crate) fn check() -> anyhow::Result<()> {
-    let packages: PathBuf = fetch_python("kubernetes-validate-1.37.0", PACKAGES)?;
+    let packages: PathBuf = fetch_python("manifests", PACKAGES)?;
     for release in RELEASES {
         run(command("python3")
             .args(["-m", "kubernetes_validate", "--quiet", "--strict"])
             .args(["--kubernetes-version", release])
             .args(MANIFESTS.map(|name| root().join("deploy/kubernetes").join(name)))
             .env("PYTHONPATH", &packages))?;
+    }
+    for words in OTHERS {
+        run(command("python3").args(["-c", SCRIPT]).args(words).env("PYTHONPATH", &packages))?;
     }
     Ok(())
 }

@@ -39,13 +39,14 @@ fn check_all() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Crates that have code for one architecture or another, or read bytes in an order.
-const EMULATED: [&str; 3] = ["pgtoll-checksum", "pgtoll-format", "pgtoll-stats"];
+/// The crates that are published. They have code for one architecture or another, or read bytes in an
+/// order: so their tests run emulated, too.
+const PUBLISHED: [&str; 3] = ["pgtoll-checksum", "pgtoll-format", "pgtoll-stats"];
 const OTHER: &str = "aarch64-unknown-linux-musl";
 
 /// The kernels of page checksums against their definition, and what reads pages and WAL.
 fn emulated_tests() -> anyhow::Result<()> {
-    let packages = EMULATED.iter().flat_map(|name| ["--package", name]);
+    let packages = PUBLISHED.iter().flat_map(|name| ["--package", name]);
     run(command("cargo")
         .args(["test", "--locked", "--lib", "--target", OTHER])
         .args(packages)
@@ -66,6 +67,7 @@ fn make(version: &str, is_dry: bool) -> anyhow::Result<()> {
     steps.step("records, schemas and pages are current", are_generated_current)?;
     let tree = Tree::new()?;
     steps.step("the version's commit", || tree.set_version(&present, version))?;
+    steps.step("crates", || tree.crates())?;
     steps.step("packages", || tree.packages())?;
     let directory = dist::place();
     if directory.exists() {
@@ -208,6 +210,15 @@ impl Tree {
             bail!("{file} has not one line {:?}", from.trim());
         }
         fs::write(&path, text.replace(from, to)).with_context(|| format!("write {file}"))
+    }
+
+    /// As they would be published: each built from its package alone.
+    fn crates(&self) -> anyhow::Result<()> {
+        let packages = PUBLISHED.iter().flat_map(|name| ["--package", name]);
+        run(command("cargo")
+            .args(["publish", "--dry-run", "--locked"])
+            .args(packages)
+            .current_dir(&self.place))
     }
 
     /// With the tree's own cargo and xtask, as anybody would who has the tag.

@@ -1,16 +1,4 @@
-//! The checksum of PostgreSQL's data pages, as `storage/checksum_impl.h` defines it. No I/O.
-//!
-//! [`page_checksum`] is for one page. Many are faster together: [`Kernel::checksums`].
-//!
-//! ```
-//! let mut page = [0_u8; 8192];
-//! page[8191] = 1;
-//! let checksum = pgtoll_checksum::page_checksum(&page, 7);
-//! assert_ne!(checksum, 0);
-//! // The field that holds the checksum is not part of it.
-//! page[8..10].copy_from_slice(&checksum.to_le_bytes());
-//! assert_eq!(pgtoll_checksum::page_checksum(&page, 7), checksum);
-//! ```
+#![doc = include_str!("../README.md")]
 
 mod definition;
 mod kernel;

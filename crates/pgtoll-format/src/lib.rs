@@ -1,17 +1,4 @@
-//! PostgreSQL's bytes and words as facts. No I/O: text and bytes are fed, facts come back.
-//!
-//! ```
-//! use pgtoll_format::{Lsn, ServerVersion};
-//!
-//! let version: ServerVersion = "postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)".parse()?;
-//! assert_eq!(version.major(), 15);
-//! assert!(version.facts()?.has_pg_stat_wal);
-//!
-//! let before: Lsn = "0/1500028".parse()?;
-//! let after: Lsn = "0/1500128".parse()?;
-//! assert_eq!(after.bytes_since(before), Some(256));
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
+#![doc = include_str!("../README.md")]
 
 pub mod btree;
 mod bytes;

@@ -1,31 +1,4 @@
-//! Samples in, intervals out: the ratio of a cost between two arms of an
-//! experiment whose arms took turns in short slices.
-//!
-//! ```
-//! use pgtoll_stats::{Options, Pair, Round, paired_ratio};
-//!
-//! // Two rounds of four blocks: CPU nanoseconds over operations, once for the
-//! // treatment and once for the baseline. The treatment costs 10 % more.
-//! let rounds: Vec<Round> = [100.0, 120.0]
-//!     .iter()
-//!     .map(|&cost| Round {
-//!         pairs: [50.0, 40.0, 60.0, 55.0]
-//!             .iter()
-//!             .map(|&operations| Pair {
-//!                 numerator_treatment: 1.1 * cost * operations,
-//!                 denominator_treatment: operations,
-//!                 numerator_baseline: cost * operations,
-//!                 denominator_baseline: operations,
-//!             })
-//!             .collect(),
-//!     })
-//!     .collect();
-//!
-//! let estimate = paired_ratio(&rounds, &Options { seed: 42, ..Options::default() })?;
-//! assert!((estimate.ratio - 1.1).abs() < 1e-12);
-//! assert!(estimate.lower <= estimate.ratio && estimate.ratio <= estimate.upper);
-//! # Ok::<(), pgtoll_stats::EstimateError>(())
-//! ```
+#![doc = include_str!("../README.md")]
 //!
 //! A *block* holds one slice of every arm, in random order ([`BalancedOrders`]
 //! draws it). A [`Pair`] is the treatment's and the baseline's slice of one
@@ -34,10 +7,6 @@
 //! of the arms. A start has luck of its own (memory layout, placement), so
 //! pairs of one round resemble each other, and only more rounds, not more
 //! pairs, shrink that part of the error.
-//!
-//! The crate knows nothing of what was measured and does no I/O. No function
-//! panics on any number it is given: what cannot be estimated is `None`, NaN
-//! or an [`EstimateError`], as each function says.
 
 mod bootstrap;
 mod calibration;

@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers may panic like the test")]
 
+mod action;
 mod advice;
 mod against;
 mod balance;
