@@ -10,6 +10,7 @@ mod fuzz;
 mod layers;
 mod licences;
 mod manifests;
+mod neighbours;
 mod packagers;
 mod release;
 mod room;
@@ -46,6 +47,9 @@ usage: cargo xtask COMMAND
             --dry-run commit and tag the version (publishing is left to you)
   release --check
             try what a release made: clean roots, packagers' tools, an emulated aarch64
+  neighbours [NAME…]
+            tests beside the next Debian's failover managers, poolers and backup tools, in a root
+            of their own (as root, with debootstrap; 10 min)
   detection [--help | OPTIONS]
             who notices which damage: pgtoll, servers, PostgreSQL's own tools (10 min)
   drills [--help | OPTIONS]
@@ -121,6 +125,7 @@ fn main() -> ExitCode {
         ["deny"] => deny::check(),
         ["dist", options @ ..] => dist::dist(options),
         ["release", options @ ..] => release::release(options),
+        ["neighbours", names @ ..] => neighbours::neighbours(names),
         ["fuzz", options @ ..] => fuzz::fuzz(options),
         ["detection", options @ ..] => bench::detection(options),
         ["drills", options @ ..] => bench::drills(options),

@@ -9,8 +9,10 @@ use std::time::Instant;
 use anyhow::{Context as _, bail};
 use serde_json::json;
 
-use crate::dist::{self, check};
-use crate::{command, deny, layers, manifests, output, packagers, root, run, say, words};
+use crate::dist::{self, check, zig};
+use crate::{
+    command, deny, installed, layers, manifests, output, packagers, root, run, say, words,
+};
 
 /// `VERSION [--dry-run]` makes the release, `--check` tries what was made.
 pub(crate) fn release(options: &[&str]) -> anyhow::Result<()> {
@@ -42,16 +44,16 @@ fn check_all() -> anyhow::Result<()> {
 /// The crates that are published. They have code for one architecture or another, or read bytes in an
 /// order: so their tests run emulated, too.
 const PUBLISHED: [&str; 3] = ["pgtoll-checksum", "pgtoll-format", "pgtoll-stats"];
+/// The version of cargo-semver-checks.
+const SEMVER_CHECKS: &str = "0.51.0";
 const OTHER: &str = "aarch64-unknown-linux-musl";
 
 /// The kernels of page checksums against their definition, and what reads pages and WAL.
 fn emulated_tests() -> anyhow::Result<()> {
     let packages = PUBLISHED.iter().flat_map(|name| ["--package", name]);
-    run(command("cargo")
-        .args(["test", "--locked", "--lib", "--target", OTHER])
+    run(zig::cargo("test")?
+        .args(["--locked", "--lib", "--tests", "--target", OTHER])
         .args(packages)
-        // Rust brings its own linker and musl along.
-        .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER", "rust-lld")
         .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_RUNNER", "qemu-aarch64"))
 }
 
@@ -68,6 +70,7 @@ fn make(version: &str, is_dry: bool) -> anyhow::Result<()> {
     let tree = Tree::new()?;
     steps.step("the version's commit", || tree.set_version(&present, version))?;
     steps.step("crates", || tree.crates())?;
+    steps.step("interfaces of the crates", || tree.interfaces())?;
     steps.step("packages", || tree.packages())?;
     let directory = dist::place();
     if directory.exists() {
@@ -217,6 +220,21 @@ impl Tree {
         let packages = PUBLISHED.iter().flat_map(|name| ["--package", name]);
         run(command("cargo")
             .args(["publish", "--dry-run", "--locked"])
+            .args(packages)
+            .current_dir(&self.place))
+    }
+
+    /// Against the last release: what changed for those who use the crates has to be in the version.
+    fn interfaces(&self) -> anyhow::Result<()> {
+        let tags = output(command("git").args(["tag", "--list", "v*", "--sort=-version:refname"]))?;
+        let Some(last) = tags.lines().next() else {
+            say("xtask: interfaces: NOT COMPARED: nothing was released before");
+            return Ok(());
+        };
+        let program = installed("cargo-semver-checks", SEMVER_CHECKS, &[])?;
+        let packages = PUBLISHED.iter().flat_map(|name| ["--package", name]);
+        run(command(&program.to_string_lossy())
+            .args(["semver-checks", "--baseline-rev", last])
             .args(packages)
             .current_dir(&self.place))
     }

@@ -8,7 +8,7 @@ mod sbom;
 mod source;
 mod tarball;
 mod wheel;
-mod zig;
+pub(crate) mod zig;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -239,10 +239,12 @@ fn build(target: Target) -> anyhow::Result<PathBuf> {
     );
     // A system has the C compiler of its own C library at most.
     let is_systems = target.is_glibc() && target.is_native()?;
-    let mut cargo = if is_systems { command("cargo") } else { zig::cargo()? };
-    let build = if is_systems { "build" } else { "zigbuild" };
+    let mut cargo = if is_systems { command("cargo") } else { zig::cargo("zigbuild")? };
+    if is_systems {
+        cargo.arg("build");
+    }
     run(cargo
-        .args([build, "--locked", "--profile", "distribution", "--package", "pgtoll"])
+        .args(["--locked", "--profile", "distribution", "--package", "pgtoll"])
         .args(["--target", target.triple])
         .env(variable, flags))?;
     Ok(root().join("target").join(target.triple).join("distribution/pgtoll"))

@@ -11,12 +11,11 @@ use crate::setup::fetch_python;
 const NAME: &str = "zigbuild-0.24.1";
 const PACKAGES: &str = include_str!("../zigbuild.txt");
 
-/// cargo with the subcommand `zigbuild`.
-pub(super) fn cargo() -> anyhow::Result<Command> {
+/// cargo-zigbuild with `zigbuild`, `test` or another of its subcommands.
+pub(crate) fn cargo(subcommand: &str) -> anyhow::Result<Command> {
     let packages: PathBuf = fetch_python(NAME, PACKAGES)?;
-    let path = std::env::var("PATH").unwrap_or_default();
-    let mut cargo = command("cargo");
-    cargo.env("PATH", format!("{}:{path}", packages.join("bin").display()));
+    let mut cargo = command(&packages.join("bin/cargo-zigbuild").to_string_lossy());
+    cargo.arg(subcommand);
     cargo.env("PYTHONPATH", &packages);
     cargo.env("CARGO_ZIGBUILD_CACHE_DIR", packages.join("cache"));
     Ok(cargo)

@@ -29,7 +29,7 @@ nodes.toml:
   pgdata = \"/srv/pg\"
 
   [[node]]
-  …";
+  # the next one, likewise";
 
 pub(super) const DISABLE_EXAMPLES: &str = "\
 Examples:

@@ -49,7 +49,7 @@ Examples:
   pgtoll replay compare shop.plan --data /backup/shop --arms now,more --set more:work_mem=64MB \\
       --speed 1                             a setting, at the recorded speed
   pgtoll replay compare shop.plan --data /backup/shop --arms now,index --setup index:index.sql \\
-      -o compared.html                      a script (CREATE INDEX …) changes one arm
+      -o compared.html                      a script (CREATE INDEX ...) changes one arm
   pgtoll replay compare shop.plan --arms 15,18 --data 15:/backup/shop15 --data 18:/backup/shop18
                                             two versions, each with its data directory
 

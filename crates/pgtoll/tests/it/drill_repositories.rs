@@ -148,7 +148,7 @@ fn pgbackrests_backups_of_each_kind_pass_the_drill() {
     for label in [&full, &differential, &incremental] {
         let record = repository.passes(label);
         assert_eq!(record["backup"]["packing"], "zstd", "{record:#}");
-        let archive = repository.path.join("archive/main/15-1");
+        let archive = archive(&repository.path);
         assert_eq!(record["wal"]["sources"][0], archive.display().to_string(), "{record:#}");
         assert!(record["wal"]["stop"].is_string(), "{record:#}");
     }
@@ -278,6 +278,15 @@ impl Damaged<'_> {
     }
 }
 
+/// The archive of the one version that a repository has backups of.
+fn archive(repository: &Path) -> PathBuf {
+    let entries = fs::read_dir(repository.join("archive/main")).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let versions: Vec<PathBuf> = paths.filter(|path| path.is_dir()).collect();
+    let [version] = &versions[..] else { panic!("{versions:?}") };
+    version.clone()
+}
+
 /// The segments in a repository's archive that a backup needs: the first, and those behind it.
 fn needed_segments(repository: &Path, label: &str) -> Vec<PathBuf> {
     let manifest = repository.join("backup/main").join(label).join("backup.manifest");
@@ -288,7 +297,7 @@ fn needed_segments(repository: &Path, label: &str) -> Vec<PathBuf> {
     };
     let start = value("backup-archive-start=");
     let stop = value("backup-archive-stop=");
-    let directory = repository.join("archive/main/15-1/0000000100000000");
+    let directory = archive(repository).join("0000000100000000");
     let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let name = |path: &Path| path.file_name().unwrap().to_str().unwrap()[..24].to_owned();
     let mut segments: Vec<PathBuf> = entries

@@ -160,7 +160,15 @@ fn a_dead_standby_is_given_up_by_patroni_and_waited_for_beside_repmgr() {
     let scratch = Scratch::new();
     let ran = run(pgtoll()
         .args(["lab", "failover", "--quick", "--sync", "--fault", "standby-death", "--json"])
-        .args(["--engine", "patroni,repmgr", "--postgres", "15", "--clients", "4", "--work-dir"])
+        .args([
+            "--engine",
+            "patroni,repmgr",
+            "--postgres",
+            &major(),
+            "--clients",
+            "4",
+            "--work-dir",
+        ])
         .arg(scratch.work()));
     assert_eq!(ran.status, Some(1), "{ran:?}");
     let record: FailoverRecord = serde_json::from_str(&ran.stdout).unwrap();
@@ -257,14 +265,22 @@ fn a_server_without_repmgr_has_a_hint() {
     assert!(ran.stderr.contains("hint: apt install repmgr"), "{ran:?}");
 }
 
+/// The newest major that engines are installed for, as the system's packages are.
+pub(crate) fn major() -> String {
+    let with_engines = installed();
+    let with_engines = with_engines.iter().filter(|server| server.bin.join("repmgrd").is_file());
+    with_engines.map(|server| server.version.major()).max().unwrap().to_string()
+}
+
 /// Whether the programs of an engine are there. Where the tests were set up it must be.
 #[expect(clippy::print_stderr, reason = "tells why nothing was tested")]
 pub(crate) fn has_engine(engine: &str) -> bool {
     let files: &[&str] = match engine {
         "patroni" => &["/usr/bin/patroni", "/usr/bin/etcd", "/usr/sbin/haproxy"],
-        _ => &["/usr/bin/pg_autoctl", "/usr/lib/postgresql/15/lib/pgautofailover.so"],
+        _ => &["/usr/bin/pg_autoctl"],
     };
-    if files.iter().all(|file| std::path::Path::new(file).is_file()) {
+    let has_files = files.iter().all(|file| std::path::Path::new(file).is_file());
+    if has_files && installed().iter().any(|server| server.bin.join("repmgrd").is_file()) {
         return true;
     }
     let is_set_up = std::env::var_os("PGTOLL_TEST_MAJORS").is_some();
@@ -315,7 +331,7 @@ fn patroni_replaces_a_dead_primary_and_nothing_that_waited_is_lost() {
         return;
     }
     let scratch = Scratch::new();
-    let record = host_death(&scratch, &["--engine", "patroni", "--sync", "--postgres", "15"]);
+    let record = host_death(&scratch, &["--engine", "patroni", "--sync", "--postgres", &major()]);
     check_engine(&record, FailoverEngine::Patroni, "Patroni ");
     let run = &record.runs[0];
     // Patroni says that it is the primary when it has the lock, and promotes then.
@@ -330,7 +346,7 @@ fn pg_auto_failover_replaces_a_dead_primary_and_nothing_that_waited_is_lost() {
     }
     let scratch = Scratch::new();
     let record =
-        host_death(&scratch, &["--engine", "pg_auto_failover", "--sync", "--postgres", "15"]);
+        host_death(&scratch, &["--engine", "pg_auto_failover", "--sync", "--postgres", &major()]);
     check_engine(&record, FailoverEngine::PgAutoFailover, "pg_auto_failover ");
     scratch.assert_empty();
 }
@@ -401,7 +417,7 @@ fn patroni_ends_a_primary_that_is_cut_off_before_it_promotes_and_loses_what_was_
         return;
     }
     let scratch = Scratch::new();
-    let item = partition(&scratch, &["--engine", "patroni", "--postgres", "15"], 0);
+    let item = partition(&scratch, &["--engine", "patroni", "--postgres", &major()], 0);
     check_return(&item);
     let parted = item.partition.as_ref().unwrap();
     assert_eq!((parted.two_primaries_s, parted.ended_by_hand), (Some(0.0), false), "{item:?}");
@@ -419,7 +435,7 @@ fn patroni_loses_nothing_in_a_partition_if_commits_wait() {
         return;
     }
     let scratch = Scratch::new();
-    let options = ["--engine", "patroni", "--postgres", "15", "--sync"];
+    let options = ["--engine", "patroni", "--postgres", &major(), "--sync"];
     let item = partition(&scratch, &options, 0);
     check_return(&item);
     assert_eq!((item.lost, &item.findings[..]), (Some(0), &[][..]), "{item:?}");
@@ -433,7 +449,7 @@ fn patroni_does_nothing_about_a_link_that_is_cut_beside_etcd() {
     }
     let scratch = Scratch::new();
     // Etcd sees both servers.
-    let options = ["--engine", "patroni", "--postgres", "15", "--fault", "link-cut"];
+    let options = ["--engine", "patroni", "--postgres", &major(), "--fault", "link-cut"];
     let record = host_death(&scratch, &options);
     let run = &record.runs[0];
     assert_eq!((run.fault, run.promoted_s), (FailoverFault::LinkCut, None), "{run:?}");
@@ -451,7 +467,7 @@ fn pg_auto_failover_has_two_primaries_in_a_partition() {
         return;
     }
     let scratch = Scratch::new();
-    let item = partition(&scratch, &["--engine", "pg_auto_failover", "--postgres", "15"], 1);
+    let item = partition(&scratch, &["--engine", "pg_auto_failover", "--postgres", &major()], 1);
     check_return(&item);
     let parted = item.partition.as_ref().unwrap();
     // The keeper ends it, be it after the partition.

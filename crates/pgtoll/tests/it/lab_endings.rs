@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pgtoll_record::{CorruptionRecord, FailoverRecord};
 
-use crate::failover::{engines, has_engine};
+use crate::failover::{engines, has_engine, major};
 use crate::support::{PATIENCE, Scratch, children, ends_within, pgtoll, pid_of, processes_in, run};
 
 /// Several runs, more than are waited for.
@@ -81,7 +81,7 @@ fn servers_that_an_engine_started_end_with_a_lab_that_is_killed() {
     for engine in ["patroni", "pg_auto_failover"].into_iter().filter(|item| has_engine(item)) {
         let scratch = Scratch::new();
         let child = pgtoll()
-            .args(["lab", "failover", "--quick", "--postgres", "15", "--engine", engine])
+            .args(["lab", "failover", "--quick", "--postgres", &major(), "--engine", engine])
             .arg("--work-dir")
             .arg(scratch.work())
             .stdout(Stdio::null())
