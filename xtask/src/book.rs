@@ -23,8 +23,8 @@ pub(crate) fn book() -> anyhow::Result<()> {
         fs::remove_dir_all(&site).context("remove the older site")?;
     }
     run(command(&program.to_string_lossy()).args(["build", "docs"]))?;
-    // As the tests are built: with one crate alone others' features, and so their builds, would differ.
-    run(command("cargo").args(["build", "--quiet", "--workspace", "--bin", "pgtoll"]))?;
+    // As the tests build it: otherwise features of many crates, and so their builds, would differ.
+    run(command("cargo").args(["test", "--quiet", "--workspace", "--test", "it", "--no-run"]))?;
     run(command("target/debug/pgtoll").args(["report", "--output", EXAMPLE, PICTURED[0]]))?;
     Site::read(&site)?.check()
 }
