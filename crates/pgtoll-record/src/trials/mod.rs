@@ -155,13 +155,14 @@ mod tests {
         "2026-11-29-exchange-levels.json",
     ];
     const RECOVERIES: &str = "2026-11-29-recoveries.jsonl";
-    const FAILOVERS: [&str; 6] = [
+    const FAILOVERS: [&str; 7] = [
         "2026-11-26-failover.json",
         "2026-11-25-failover-faults.json",
         "2026-11-26-failover-engines.json",
         "2026-11-26-failover-partition.json",
         "2026-11-26-failover-standby-death.json",
         "2026-11-26-failover-walsender-hang.json",
+        "2026-11-30-failover-newer.json",
     ];
     const CORRUPTION: &str = "2026-11-25-corruption.json";
     const BALANCES: [&str; 2] = ["2026-11-26-balance.json", "2026-11-26-balance-19.json"];
