@@ -1,4 +1,4 @@
-//! The book as a site in `docs/book`: what a browser without scripts shows of it, and its links.
+//! The book as a site in `docs/book`, and its links.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -37,7 +37,6 @@ struct Site {
     others: BTreeSet<PathBuf>,
 }
 
-#[derive(Debug, Default, PartialEq)]
 struct Page {
     links: BTreeSet<String>,
     names: BTreeSet<String>,
@@ -75,7 +74,7 @@ impl Site {
         Ok(())
     }
 
-    /// Of other sites nothing is known here.
+    /// True of links to other sites, which are not followed.
     fn leads(&self, place: &Path, link: &str) -> bool {
         if ["http:", "https:", "mailto:", "data:"].iter().any(|scheme| link.starts_with(scheme)) {
             return true;

@@ -12,7 +12,7 @@ const RELEASES: [&str; 3] = ["1.29.0", "1.33.0", "1.37.0"];
 
 const MANIFESTS: [&str; 2] = ["pgtoll-checkup.yaml", "pgtoll-fleet.yaml"];
 
-/// What is checked by a schema of GitHub's or types of Grafana's, and by which.
+/// Files that a schema of GitHub's or types of Grafana's check, behind the name of which.
 const OTHERS: [&[&str]; 3] = [
     &["action", "action.yml"],
     &["workflow", "deploy/github/nightly-drill.yml", "deploy/github/price-of-a-pull-request.yml"],

@@ -2,15 +2,15 @@
 //! (`cargo xtask ci`).
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
-use std::os::unix::fs::{FileExt as _, symlink};
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use pgtoll_cluster::Cluster;
 
-use crate::support::{Ran, Scratch, program, run, server, write_program};
+use crate::support::{Ran, Scratch, flip, program, run, server, write_program};
 
-/// What a runner keeps for a job.
+/// A job on a runner: its files, and its `PATH`.
 struct Job {
     scratch: Scratch,
     path: String,
@@ -46,7 +46,7 @@ impl Job {
         run(bash.envs(variables.iter().copied()))
     }
 
-    /// What the steps handed on, the last value of each.
+    /// Values that the steps handed on, the last one of each name.
     fn outputs(&self) -> BTreeMap<String, String> {
         let text = self.kept("output");
         let pairs = text.lines().map(|line| line.split_once('=').unwrap());
@@ -67,13 +67,6 @@ fn script(name: &str) -> String {
     let (_, lines) = step.split_once("      run: |\n").unwrap();
     let lines = lines.lines().map(|line| line.strip_prefix("        ").unwrap_or(""));
     lines.collect::<Vec<_>>().join("\n")
-}
-
-fn flip_a_bit(path: &Path) {
-    let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
-    let mut byte = [0];
-    file.read_exact_at(&mut byte, 8000).unwrap();
-    file.write_all_at(&[byte[0] ^ 1], 8000).unwrap();
 }
 
 #[test]
@@ -100,7 +93,7 @@ fn a_job_of_the_action_ends_as_the_command_does() {
     assert_eq!(check(&job), "0");
     assert_eq!(decide("0", "fail"), Some(0));
 
-    flip_a_bit(&data.join("global/1262"));
+    flip(&data.join("global/1262"), 8000);
     assert_eq!(check(&job), "1");
     assert_eq!(decide("1", "warn"), Some(1));
 
@@ -155,7 +148,7 @@ fn the_action_installs_only_what_its_sum_names() {
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let place = job.kept("path");
     let version = run(program(Path::new(place.trim()).join("pgtoll")).arg("--version"));
-    assert_eq!(version.status, Some(0), "{version:?}");
+    assert_eq!(version.stdout, "pgtoll 1.0.0\n", "{version:?}");
 
     let sums = fs::read_to_string(releases.join("SHA256SUMS")).unwrap();
     let other = format!("{}{}", "0".repeat(64), &sums[64..]);

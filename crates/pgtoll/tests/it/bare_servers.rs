@@ -1,13 +1,11 @@
 //! Servers of all majors, those among them that came without client programs: what needs none of these.
 
-use std::fs::{self, File};
-use std::os::unix::fs::FileExt as _;
-use std::path::PathBuf;
+use std::fs;
 
 use pgtoll_cluster::{Cluster, Guard, Installation, StopMode};
 use pgtoll_record::VerificationRecord;
 
-use crate::support::{Ran, Scratch, all_servers, pgtoll, run, small_measure};
+use crate::support::{Ran, Scratch, all_servers, flip, pgtoll, run, small_measure};
 
 const PAGE_BYTES: u64 = 8192;
 
@@ -96,11 +94,4 @@ fn read_all(cluster: &Cluster, guard: &mut Guard) -> Result<(), String> {
     connection.close();
     cluster.stop(guard, StopMode::Fast).unwrap();
     outcome.map(drop).map_err(|error| error.to_string())
-}
-
-fn flip(path: &PathBuf, at: u64) {
-    let file = File::options().read(true).write(true).open(path).unwrap();
-    let mut byte = [0];
-    file.read_exact_at(&mut byte, at).unwrap();
-    file.write_all_at(&[byte[0] ^ 1], at).unwrap();
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tar::{Builder, EntryType, Header};
 
 use crate::drill::{Drilled, check_interrupted, contents, copy, verdicts};
-use crate::support::{Scratch, pgtoll, run, server, servers};
+use crate::support::{Scratch, flip, pgtoll, run, server, servers};
 
 /// A cluster with a tablespace; the tablespace's directory and OID.
 fn drilled_with_space(
@@ -70,13 +70,6 @@ fn offset(tar: &Path, member: &Path) -> u64 {
     let mut archive = tar::Archive::new(File::open(tar).unwrap());
     let mut entries = archive.entries_with_seek().unwrap().map(Result::unwrap);
     entries.find(|entry| entry.path().unwrap() == member).unwrap().raw_file_position()
-}
-
-fn flip(path: &Path, at: u64) {
-    let file = File::options().read(true).write(true).open(path).unwrap();
-    let mut byte = [0];
-    file.read_exact_at(&mut byte, at).unwrap();
-    file.write_all_at(&[byte[0] ^ 4], at).unwrap();
 }
 
 fn cut(path: &Path, percent: u64) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use pgtoll_cluster::Installation;
 use pgtoll_record::{FailoverEngine, FailoverFault, FailoverRecord, FailoverRun, JudgedEvent};
 
 use crate::support::{Scratch, ends_within, installed, pgtoll, pid_of, processes_in, run};
@@ -265,11 +266,15 @@ fn a_server_without_repmgr_has_a_hint() {
     assert!(ran.stderr.contains("hint: apt install repmgr"), "{ran:?}");
 }
 
-/// The newest major that engines are installed for, as the system's packages are.
+/// The newest server of the system's packages, as engines are.
+fn of_packages() -> Option<Installation> {
+    let servers = installed().into_iter();
+    let servers = servers.filter(|server| server.bin.starts_with("/usr/lib/postgresql"));
+    servers.max_by_key(|server| server.version.major())
+}
+
 pub(crate) fn major() -> String {
-    let with_engines = installed();
-    let with_engines = with_engines.iter().filter(|server| server.bin.join("repmgrd").is_file());
-    with_engines.map(|server| server.version.major()).max().unwrap().to_string()
+    of_packages().unwrap().version.major().to_string()
 }
 
 /// Whether the programs of an engine are there. Where the tests were set up it must be.
@@ -280,7 +285,9 @@ pub(crate) fn has_engine(engine: &str) -> bool {
         _ => &["/usr/bin/pg_autoctl"],
     };
     let has_files = files.iter().all(|file| std::path::Path::new(file).is_file());
-    if has_files && installed().iter().any(|server| server.bin.join("repmgrd").is_file()) {
+    let extension = "../lib/pgautofailover.so";
+    let serves = |server: Installation| engine == "patroni" || server.bin.join(extension).is_file();
+    if has_files && of_packages().is_some_and(serves) {
         return true;
     }
     let is_set_up = std::env::var_os("PGTOLL_TEST_MAJORS").is_some();

@@ -1,14 +1,13 @@
 //! Lines for Nagios, read by Perl's `Monitoring::Plugin`; rules and gauges, read by Prometheus's `promtool`.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::process::Stdio;
 
 use pgtoll_cluster::Cluster;
 
-use crate::support::{Ran, Scratch, pgtoll, program, run, server};
+use crate::support::{Ran, Scratch, flip, pgtoll, program, run, server};
 
 /// A plugin's line: its status and words, and its performance data as the parser reads them.
 fn parsed(ran: &Ran) -> (String, Vec<String>) {
@@ -35,10 +34,7 @@ fn damage(data: &Path) {
         path.file_name().unwrap().to_str().unwrap().bytes().all(|byte| byte.is_ascii_digit())
     };
     let path = paths.iter().filter(is_relation).find(has_pages).unwrap();
-    let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
-    let mut byte = [0];
-    file.read_exact_at(&mut byte, 8000).unwrap();
-    file.write_all_at(&[byte[0] ^ 1], 8000).unwrap();
+    flip(path, 8000);
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! What the tests share.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt as _, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -141,6 +141,14 @@ pub(crate) fn trusted_directory() -> tempfile::TempDir {
     let directory = tempfile::Builder::new().prefix("pgtoll-test-").tempdir_in(base).unwrap();
     set_mode(directory.path(), 0o755);
     directory
+}
+
+/// Flips a bit of the byte at this place of a file.
+pub(crate) fn flip(path: &Path, at: u64) {
+    let file = File::options().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[byte[0] ^ 4], at).unwrap();
 }
 
 pub(crate) fn set_mode(path: &Path, mode: u32) {

@@ -19,7 +19,7 @@ use pgtoll_verify::{
 use serde_json::Value;
 
 use crate::fleet;
-use crate::support::{Ran, Scratch, pgtoll, program, run, server, servers, set_mode};
+use crate::support::{Ran, Scratch, flip, pgtoll, program, run, server, servers, set_mode};
 
 const PAGE: u64 = 8192;
 
@@ -377,13 +377,6 @@ pub(crate) fn summaries_name_maps(server: &Installation) -> bool {
     let version = server.version.to_string();
     let minor = version.split_once('.').and_then(|(_, minor)| minor.parse::<u32>().ok());
     since.is_some_and(|since| minor.unwrap_or(0) >= since)
-}
-
-fn flip(path: &Path, at: u64) {
-    let file = File::options().read(true).write(true).open(path).unwrap();
-    let mut byte = [0];
-    file.read_exact_at(&mut byte, at).unwrap();
-    file.write_all_at(&[byte[0] ^ 4], at).unwrap();
 }
 
 /// Where in the tar the bytes of this member begin.
